@@ -42,7 +42,9 @@ from broker.replication.appends.late import LateAppends
 from broker.replication.durability.epoch_saver import EpochSaver
 from broker.replication.durability.flusher import Flusher
 from broker.replication.reading.time_lookups import TimeLookups
+from broker.replication.replicas.collaborators import Collaborators
 from broker.replication.replicas.replica_manager import ReplicaManager
+from broker.replication.replicas.tier_listener import NoTier
 from broker.replication.service import Replication
 from broker.replication.sessions.fetch_session import FetchSessionCache
 from broker.replication.settings import ReplicationSettings
@@ -202,17 +204,8 @@ class BrokerServer:
         tier = self._build_tier(creator)
         await self._open_logs()
         context = self.context = self._build_context(controller, tier)
-        self.replicas.on_backlog(self._advance_soon)
-        self.replicas.on_flush_due(context.flusher.want)
-        self.replicas.on_epochs_unsaved(
-            EpochSaver(
-                self._files,
-                self._supervisor,
-                self.replicas.storage_failed,
-                self.replicas.carry_out,
-            ).want
-        )
-        self.replication = self._build_replication(context)
+        replication = self.replication = self._build_replication(context)
+        self.replicas.connect(self._collaborators(context, replication))
         self._loader.add_publisher(self._publish)
         groups = GroupConfig.of(self.config)
         offsets = ReplicatedCoordinatorLog(
@@ -401,6 +394,23 @@ class BrokerServer:
             ),
             kraft_version=lambda: self._loader.kraft_version,
             tier=tier,
+        )
+
+    def _collaborators(self, context: BrokerContext, replication: Replication) -> Collaborators:
+        replicas = self.replicas
+        saver = EpochSaver(
+            self._files, self._supervisor, replicas.storage_failed, replicas.carry_out
+        )
+        return Collaborators(
+            schedule=self._advance_soon,
+            flush=context.flusher.want,
+            save_epochs=saver.want,
+            propose=replication.isr_changes.propose,
+            report=replication.isr_changes.report,
+            begin_reports=replication.begin_reports,
+            role_given=replication.role_given,
+            fetchers=replication.fetchers,
+            tier=NoTier() if context.tier is None else context.tier.roles,
         )
 
     def _build_replication(self, context: BrokerContext) -> Replication:

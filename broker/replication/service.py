@@ -18,7 +18,7 @@ from broker.replication.requests.directory_reports import DirectoryReports
 from broker.replication.settings import ReplicationSettings
 from broker.replication.throttle import ReplicationThrottles
 from metalog.image.delta import MetadataDelta
-from metalog.image.values import MetadataImage
+from metalog.image.values import MetadataImage, PartitionImage
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
 
@@ -95,12 +95,13 @@ class Replication:
                 clock=clock,
                 supervisor=supervisor,
             )
-            replicas.on_role_given(self._directories.look)
-        replicas.on_follow(self.fetchers)
-        replicas.on_isr_proposed(self.isr_changes.propose)
         self._report_interval_ms = settings.local_log_report_interval_ms
         self._reporting: asyncio.Task[None] | None = None
-        replicas.on_local_logs(self.isr_changes.report, self._begin_reports)
+
+    def role_given(self, partition: Partition, wanted: PartitionImage) -> None:
+        """Check the recorded directory of a replica that has just received its role."""
+        if self._directories is not None:
+            self._directories.look(partition, wanted)
 
     def start(self) -> None:
         """Start the periodic check for laggards."""
@@ -147,7 +148,8 @@ class Replication:
         self.isr_changes.close()
         await self._channel.close()
 
-    def _begin_reports(self) -> None:
+    def begin_reports(self) -> None:
+        """Start the periodic check for due reports of local logs, unless it runs already."""
         if self._reporting is None:
             self._reporting = self._supervisor.spawn("local logs", self._report_local_logs())
 

@@ -91,7 +91,6 @@ class Tier:
         )
         self.journal.subscribe(self.tasks.changed)
         self.roles.add(self.tasks)
-        replicas.on_tier(self.roles)
         replicas.add_leadership_listener(METADATA_TOPIC, self._remover)
 
     def _build_reader(self) -> RemoteReader:

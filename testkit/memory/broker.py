@@ -6,6 +6,7 @@ import asyncio
 import math
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from broker.admin import forwarding
@@ -212,7 +213,7 @@ class Harness:
             on_storage_failure=lambda what, _: self.failures.append(what),
             on_unforeseen=self.supervisor.survive,
         )
-        self.replicas.on_backlog(self.advance)
+        self.connect(schedule=self.advance)
         self.controller: Any = NoController()
         self.waits = WaitingRequests(self.clock)
         static = BrokerSettings.of(self.config)
@@ -242,7 +243,7 @@ class Harness:
             elections=ChannelPool(lambda: cast(ControllerChannel, self.controller)),
             supervisor=self.supervisor,
         )
-        self.replicas.on_flush_due(self.context.flusher.want)
+        self.connect(flush=self.context.flusher.want)
         self.peer = Peer()
         self.creator = TopicCreator(
             settings=AutoTopicSettings.of(self.config),
@@ -276,6 +277,10 @@ class Harness:
         self.table.serve_api_versions()
         self._next_offset = 0
         self.replay(*registration(NODE), *registration(OTHER))
+
+    def connect(self, **changes: Any) -> None:
+        """Replace collaborators of the replicas."""
+        self.replicas.connect(replace(self.replicas.collaborators, **changes))
 
     def advance(self) -> None:
         while self.replicas.advance(1000.0):

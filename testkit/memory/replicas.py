@@ -37,9 +37,7 @@ class Broker(Harness):
         self.proposals: list[tuple[Partition, IsrProposal]] = []
         self.reports = LocalLogReports(self.replicas.carry_out)
         self.seen = 0
-        self.replicas.on_follow(self)
-        self.replicas.on_isr_proposed(self._propose)
-        self.replicas.on_local_logs(self.reports.want, lambda: None)
+        self.connect(fetchers=self, propose=self._propose, report=self.reports.want)
 
     def _propose(self, partition: Partition, proposal: IsrProposal) -> None:
         """Mark the proposal as in flight at once, unless another one is."""

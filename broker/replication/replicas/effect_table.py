@@ -9,7 +9,7 @@ then.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from broker.replication.partition.effects import (
     Effect,
@@ -24,68 +24,24 @@ from broker.replication.partition.effects import (
     Stopped,
 )
 from broker.replication.partition.high_watermark import epochs_saved
-from broker.replication.partition.isr import IsrProposal
 from broker.replication.partition.partition import Partition
-from broker.replication.replicas.tier_listener import NoTier, TierListener
+from broker.replication.replicas.collaborators import Collaborators, LeadershipListener
 from broker.replication.subscriptions.subscriptions import NOTIFY
 
 
-class LeadershipListener(Protocol):
-    """Receiver of role changes in the partitions of one topic (coordinators)."""
-
-    def elected(self, partition: int, leader_epoch: int) -> None:
-        """Note that this broker leads the partition from now on."""
-
-    def resigned(self, partition: int, leader_epoch: int | None) -> None:
-        """Note that this broker no longer leads the partition; `leader_epoch`:
-        None after the replica was removed."""
-
-
-class FetcherPort(Protocol):
-    """The component that fetches from leaders. The partition knows its own leader."""
-
-    def follow(self, partition: Partition) -> None:
-        """Fetch the partition from its leader, starting at the log end."""
-
-    def unfollow(self, partition: Partition) -> None:
-        """Stop fetching the partition; one that is not fetched is ignored."""
-
-    def restate(self, partition: Partition) -> None:
-        """Report to its leader what the partition has locally, if that has changed. A partition
-        that is not fetched is ignored."""
-
-
-class _NoFetchers:
-    """A port that fetches nothing."""
-
-    def follow(self, partition: Partition) -> None:
-        return
-
-    def unfollow(self, partition: Partition) -> None:
-        return
-
-    def restate(self, partition: Partition) -> None:
-        return
-
-
 class EffectTable:
-    """The rows of all effects. Each component is set once it exists. Until then its effects are
-    ignored, except that epochs are written at once."""
+    """The rows of all effects, and the collaborators that carry them out."""
 
     def __init__(self, local_logs_moved: Callable[[Partition], None]) -> None:
         """Set up the rows. `local_logs_moved` checks whether a partition has to report now."""
-        self.flush: Callable[[Partition], None] = lambda partition: None
-        self.save_epochs: Callable[[Partition], None] = self._save_epochs_at_once
-        self.propose: Callable[[Partition, IsrProposal], None] = lambda partition, proposal: None
+        self.to = Collaborators()
         self.local_logs_moved = local_logs_moved
-        self.fetchers: FetcherPort = _NoFetchers()
-        self.tier: TierListener = NoTier()
         self.listeners: dict[str, list[LeadershipListener]] = {}
         """Listeners by topic."""
         self._rows: dict[type[Effect], Callable[[Partition, Any], None]] = {
-            FlushWanted: lambda partition, _: self.flush(partition),
-            EpochsUnsaved: lambda partition, _: self.save_epochs(partition),
-            Propose: lambda partition, effect: self.propose(partition, effect.proposal),
+            FlushWanted: lambda partition, _: self.to.flush(partition),
+            EpochsUnsaved: self._save_epochs,
+            Propose: lambda partition, effect: self.to.propose(partition, effect.proposal),
             LocalLogsMoved: lambda partition, _: self.local_logs_moved(partition),
             Resigned: self._resigned,
             Elected: self._elected,
@@ -108,21 +64,24 @@ class EffectTable:
             listener.resigned(partition.index, effect.leader_epoch)
 
     def _elected(self, partition: Partition, _: Elected) -> None:
-        self.fetchers.unfollow(partition)
+        self.to.fetchers.unfollow(partition)
         for listener in self.listeners.get(partition.topic, ()):
             listener.elected(partition.index, partition.leader_epoch)
-        self.tier.led(partition)
+        self.to.tier.led(partition)
 
     def _followed(self, partition: Partition, _: Followed) -> None:
-        self.fetchers.unfollow(partition)
+        self.to.fetchers.unfollow(partition)
         if partition.leader_id >= 0:
-            self.fetchers.follow(partition)
-        self.tier.followed(partition)
+            self.to.fetchers.follow(partition)
+        self.to.tier.followed(partition)
 
     def _stopped(self, partition: Partition, _: Stopped) -> None:
-        self.fetchers.unfollow(partition)
-        self.tier.stopped(partition)
+        self.to.fetchers.unfollow(partition)
+        self.to.tier.stopped(partition)
 
-    def _save_epochs_at_once(self, partition: Partition) -> None:
+    def _save_epochs(self, partition: Partition, _: EpochsUnsaved) -> None:
+        if self.to.save_epochs is not None:
+            self.to.save_epochs(partition)
+            return
         partition.log.write_epochs()
         self.carry_out(partition, epochs_saved(partition))

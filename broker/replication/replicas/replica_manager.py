@@ -22,7 +22,6 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_settings import TopicSettings, TopicSettingsTable
 from broker.replication.partition.counters import PartitionCounters
 from broker.replication.partition.high_watermark import appended, maybe_advance_high_watermark
-from broker.replication.partition.isr import IsrProposal
 from broker.replication.partition.isr_changes import expire_isr
 from broker.replication.partition.leadership import (
     become_deleted,
@@ -36,8 +35,8 @@ from broker.replication.partition.partition import NO_EPOCH, Partition
 from broker.replication.partition.remote_replica import NEVER_MS
 from broker.replication.partition.role import ReplicaRole
 from broker.replication.replicas.backlog import Backlog
-from broker.replication.replicas.effect_table import EffectTable, FetcherPort, LeadershipListener
-from broker.replication.replicas.tier_listener import TierListener
+from broker.replication.replicas.collaborators import Collaborators, LeadershipListener
+from broker.replication.replicas.effect_table import EffectTable
 from broker.replication.throttle import throttles
 from metalog.image.delta import Change, MetadataDelta
 from metalog.image.local_log import NO_LOCAL_LOGS, LocalLogThresholds
@@ -110,14 +109,20 @@ class ReplicaManager:
         self._strays: dict[tuple[str, int], None] = {}
         self._leads_nothing = False
         self._at_once = AT_ONCE_MAX
-        self._schedule: Callable[[], None] = lambda: None
-        self._report: Callable[[Partition], None] | None = None
-        self._reports_begin: Callable[[], None] = lambda: None
-        self._role_given: Callable[[Partition, PartitionImage], None] = lambda partition, now: None
         self._effects = EffectTable(self._local_logs_moved)
         self.carry_out = self._effects.carry_out
         logs.trimmed = self.local_log_trimmed
         logs.log_start_moved = self.log_start_moved
+
+    @property
+    def collaborators(self) -> Collaborators:
+        """The components that act on what replicas decide."""
+        return self._effects.to
+
+    def connect(self, collaborators: Collaborators) -> None:
+        """Set all collaborators. Call it once, before the first image: most of them need this
+        manager, so its constructor cannot take them."""
+        self._effects.to = collaborators
 
     # --- lookup -------------------------------------------------------------------------------
 
@@ -318,8 +323,9 @@ class ReplicaManager:
         return NO_EPOCH if broker is None else broker.epoch
 
     def _local_logs_moved(self, partition: Partition) -> None:
-        if self._report is not None and self._is_report_due(partition):
-            self._report(partition)
+        report = self._effects.to.report
+        if report is not None and self._is_report_due(partition):
+            report(partition)
 
     def _is_report_due(self, partition: Partition, *, sweep: bool = False) -> bool:
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
@@ -329,13 +335,14 @@ class ReplicaManager:
         """Trigger the local-log reports that are due. Yields the number so far every 256
         partitions, so that the caller can run other work."""
         reported = 0
+        report = self._effects.to.report
         for at, partition in enumerate(list(self)):
             if (
-                self._report is not None
+                report is not None
                 and partition.local_logs is not None
                 and self._is_report_due(partition, sweep=True)
             ):
-                self._report(partition)
+                report(partition)
                 reported += 1
             if at % 256 == 255:
                 yield reported
@@ -357,27 +364,6 @@ class ReplicaManager:
 
     # --- metadata -----------------------------------------------------------------------------
 
-    def on_backlog(self, schedule: Callable[[], None]) -> None:
-        """Set the callback for new work in the backlog: it must arrange calls of `advance`."""
-        self._schedule = schedule
-
-    def on_flush_due(self, flush: Callable[[Partition], None]) -> None:
-        """Set the callback for a leader that cannot commit more before a flush."""
-        self._effects.flush = flush
-
-    def on_epochs_unsaved(self, save: Callable[[Partition], None]) -> None:
-        """Set the callback for a partition whose high watermark waits for its epochs' file."""
-        self._effects.save_epochs = save
-
-    def on_isr_proposed(self, propose: Callable[[Partition, IsrProposal], None]) -> None:
-        """Set the callback that proposes an ISR to the controller."""
-        self._effects.propose = propose
-
-    def on_local_logs(self, report: Callable[[Partition], None], begin: Callable[[], None]) -> None:
-        """Set the callbacks for local logs: `report` for a partition that has to report; before
-        that, `begin` for each partition that may have to."""
-        self._report, self._reports_begin = report, begin
-
     def local_log_trimmed(self, log: Log) -> None:
         """Report the change of a log that has lost segments, if its topic compares replicas by
         their local logs."""
@@ -387,25 +373,13 @@ class ReplicaManager:
         if partition.is_leader:
             self._local_logs_moved(partition)
         else:
-            self._effects.fetchers.restate(partition)
+            self._effects.to.fetchers.restate(partition)
 
     def log_start_moved(self, log: Log) -> None:
         """Notify the readers of a partition after its log start has moved."""
         partition = self.get(log.topic, log.partition)
         if partition is not None and partition.log is log:
             partition.subscriptions.log_start_moved()
-
-    def on_role_given(self, look: Callable[[Partition, PartitionImage], None]) -> None:
-        """Set the callback for each replica that has received a role from its image."""
-        self._role_given = look
-
-    def on_follow(self, fetchers: FetcherPort) -> None:
-        """Set the component that fetches from leaders."""
-        self._effects.fetchers = fetchers
-
-    def on_tier(self, listener: TierListener) -> None:
-        """Set the receiver of all events that concern tiered storage."""
-        self._effects.tier = listener
 
     def add_leadership_listener(self, topic: str, listener: LeadershipListener) -> None:
         """Register a listener for roles in `topic`; the partitions led already are reported at
@@ -426,7 +400,7 @@ class ReplicaManager:
             for partition in self._by_name.get(topic, {}).values():
                 if found is not None and found.id == partition.topic_id:
                     self._configure(partition, self._settings.of(topic))
-                    self._effects.tier.configured(partition)
+                    self._effects.to.tier.configured(partition)
 
     def apply(self, delta: MetadataDelta) -> None:
         """Apply the newest image, which `metadata` and the settings contain already.
@@ -440,7 +414,7 @@ class ReplicaManager:
         for topic_id, change in delta.topics.items():
             self._apply_topic(topic_id, change, delta)
         if self._backlog or self._strays:
-            self._schedule()
+            self._effects.to.schedule()
 
     def lead_nothing(self) -> None:
         """Stop every replica at once and for good; the logs stay as they are."""
@@ -470,7 +444,7 @@ class ReplicaManager:
         )
         names = [f"{topic}-{index}" for topic, index in self._strays]
         if names:
-            self._schedule()
+            self._effects.to.schedule()
         return names
 
     def _set_aside(self, topic: str, index: int) -> None:
@@ -485,7 +459,7 @@ class ReplicaManager:
             self._on_storage_failure(f"log of {topic}-{index}", error)
             return
         if log is not None and path is not None:
-            self._effects.tier.folder_kept(topic, index, log.topic_id, path)
+            self._effects.to.tier.folder_kept(topic, index, log.topic_id, path)
 
     def _apply_topic(
         self, topic_id: bytes, change: Change[TopicImage], delta: MetadataDelta
@@ -607,8 +581,8 @@ class ReplicaManager:
             image = topics.partition(partition.topic_id, partition.index)
             known = NO_LOCAL_LOGS if image is None else image.local_logs
             partition.local_logs = LocalLogs(wanted, interval_ms, known)
-            self._effects.fetchers.restate(partition)
-            self._reports_begin()
+            self._effects.to.fetchers.restate(partition)
+            self._effects.to.begin_reports()
         elif partition.local_logs is not None and not wanted.on:
             partition.local_logs = None
         elif partition.local_logs is not None:
@@ -629,7 +603,7 @@ class ReplicaManager:
             self._lead(partition, wanted)
         else:
             self._follow(partition, wanted)
-        self._role_given(partition, wanted)
+        self._effects.to.role_given(partition, wanted)
 
     def _lead(self, partition: Partition, wanted: PartitionImage) -> None:
         partition.recovering = wanted.recovery_state == LeaderRecoveryState.RECOVERING
@@ -669,7 +643,7 @@ class ReplicaManager:
         self.deleted_counters.add(partition.counters)
         _drop(self._by_id, partition.topic_id, partition)
         _drop(self._by_name, partition.topic, partition)
-        if self._effects.tier.keeps_folder(partition):
+        if self._effects.to.tier.keeps_folder(partition):
             self._keep_folder(partition.topic, partition.index)
             return
         try:

@@ -88,7 +88,7 @@ class Broker(Harness):
         )
         self.user = User()
         self.roles.add(self.user)
-        self.replicas.on_tier(self.roles)
+        self.connect(tier=self.roles)
         self.create_topic(METADATA_TOPIC, number=99, replicas=[OTHER], leader=OTHER)
 
     async def save_log_starts(self) -> None:

@@ -41,7 +41,7 @@ def save_in_workers(broker: Broker) -> Workers:
     saver = EpochSaver(
         workers, broker.supervisor, broker.replicas.storage_failed, broker.replicas.carry_out
     )
-    broker.replicas.on_epochs_unsaved(saver.want)
+    broker.connect(save_epochs=saver.want)
     return workers
 
 

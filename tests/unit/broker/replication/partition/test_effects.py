@@ -31,6 +31,7 @@ from broker.replication.partition.leadership import (
     become_offline,
 )
 from broker.replication.partition.partition import Partition
+from broker.replication.replicas.collaborators import Collaborators
 from broker.replication.replicas.effect_table import EffectTable
 from broker.replication.subscriptions import notifications
 from broker.replication.subscriptions.notifications import (
@@ -55,11 +56,13 @@ class Ports:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.table = EffectTable(lambda partition: self.asked.append("local logs"))
-        self.table.flush = lambda partition: self.asked.append("flush")
-        self.table.save_epochs = lambda partition: self.asked.append("save epochs")
-        self.table.propose = lambda partition, proposal: self.asked.append(f"propose {proposal}")
-        self.table.fetchers = self
-        self.table.tier = self  # type: ignore[assignment]
+        self.table.to = Collaborators(
+            flush=lambda partition: self.asked.append("flush"),
+            save_epochs=lambda partition: self.asked.append("save epochs"),
+            propose=lambda partition, proposal: self.asked.append(f"propose {proposal}"),
+            fetchers=self,
+            tier=self,  # type: ignore[arg-type]
+        )
         self.table.listeners["t"] = [self]
 
     def follow(self, partition: Partition) -> None:

@@ -345,7 +345,7 @@ async def test_what_waits_to_be_sent_takes_in_who_catches_up_meanwhile() -> None
     members."""
     c = Cluster()
     queue = AlterPartitionManager(c[1].replicas.carry_out, PARTITIONS)
-    c[1].replicas.on_isr_proposed(queue.propose)
+    c[1].connect(propose=queue.propose)
     c.create(1, 2, 3, isr=[1])
     c[1].append(b"a")
     c.fetch(2, times=2)
@@ -365,7 +365,7 @@ async def test_what_was_sent_stays_as_it_is_until_its_answer(lost: bool) -> None
     """It may be in force already without an answer: a different proposal would be refused."""
     c = Cluster()
     queue = AlterPartitionManager(c[1].replicas.carry_out, PARTITIONS)
-    c[1].replicas.on_isr_proposed(queue.propose)
+    c[1].connect(propose=queue.propose)
     c.create(1, 2, 3, isr=[1])
     c.fetch(2)
     assert queue.next_request(1, 101, 0.0) is not None
@@ -379,7 +379,7 @@ async def test_what_was_sent_stays_as_it_is_until_its_answer(lost: bool) -> None
 async def test_a_shrink_that_waits_keeps_those_out_whom_it_leaves_out() -> None:
     c = Cluster()
     queue = AlterPartitionManager(c[1].replicas.carry_out, PARTITIONS)
-    c[1].replicas.on_isr_proposed(queue.propose)
+    c[1].connect(propose=queue.propose)
     c.create(1, 2, 3, isr=[1, 2])
     c[1].append(b"a")
     c.clock.advance(LAG_MS + 1)

@@ -537,7 +537,7 @@ async def test_a_change_that_is_not_sent_yet_goes_with_the_reports_epoch() -> No
         c, report = await crossing()
         epoch = c[1].partition().partition_epoch
         queue: list[tuple[Partition, IsrProposal]] = c[1].proposals
-        c[1].replicas.on_isr_proposed(lambda *one, into=queue: into.append(one))
+        c[1].connect(propose=lambda *one, into=queue: into.append(one))
         waits = leave_out(c)
         if by_metadata:
             c.change(isr=[1, 2])

@@ -120,7 +120,7 @@ async def test_a_replica_that_moves_away_and_back() -> None:
 async def test_many_new_partitions_are_made_in_slices() -> None:
     h = Harness()
     scheduled: list[str] = []
-    h.replicas.on_backlog(lambda: scheduled.append("again"))
+    h.connect(schedule=lambda: scheduled.append("again"))
     h.create_topic(partitions=10)
     assert scheduled == ["again"]
     with pytest.raises(ApiError) as caught:
@@ -151,7 +151,7 @@ async def test_making_and_removing_a_thousand_partitions_does_not_hold_the_loop(
         if not running:
             advance()
 
-    h.replicas.on_backlog(schedule)
+    h.connect(schedule=schedule)
     async with loop_holds(clock) as holds:
         for number in (1, 2):
             h.create_topic(number=number, partitions=1_000)
@@ -187,7 +187,7 @@ async def test_strays_are_set_aside_in_slices_before_logs_of_their_names_are_mad
     for index in range(count):
         h.logs.get_or_create("t", index, topic_id(9), h.settings.of("t").log)
     scheduled: list[str] = []
-    h.replicas.on_backlog(lambda: scheduled.append("again"))
+    h.connect(schedule=lambda: scheduled.append("again"))
     before_ms = clock.monotonic_ms()
     assert len(h.replicas.set_strays_aside(h.metadata.image)) == count
     h.create_topic("t", partitions=2)
@@ -210,7 +210,7 @@ async def started_again(before: Harness) -> Harness:
     processed."""
     await before.logs.close()
     h = Harness(files=before.files)
-    h.replicas.on_backlog(lambda: None)
+    h.connect(schedule=lambda: None)
     return h
 
 
@@ -327,7 +327,7 @@ async def test_a_broker_that_lost_its_registration_leads_and_follows_nothing_for
     fetching = h.fetch(1, topic="led", max_wait_ms=1000)
     resigned: list[int | None] = []
     h.replicas.add_leadership_listener("led", _Resignations(resigned))
-    h.replicas.on_backlog(lambda: None)
+    h.connect(schedule=lambda: None)
     h.create_topic("late", number=3)
     h.replicas.lead_nothing()
     assert resigned == [None]
@@ -360,7 +360,7 @@ async def test_many_roles_change_in_slices_by_the_newest_image() -> None:
     c = Cluster(2)
     many = AT_ONCE_MAX + 5
     c[1].create_topic(partitions=many, replicas=[1, 2], leader=1)
-    c[1].replicas.on_backlog(lambda: None)
+    c[1].connect(schedule=lambda: None)
     c[1].replay(
         *(
             PartitionChangeRecord(topic_id=TOPIC, partition_id=index, leader=2)

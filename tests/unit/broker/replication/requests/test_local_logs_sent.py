@@ -52,7 +52,7 @@ async def changes(threshold: str, last: int) -> tuple[Cluster, Controller]:
         clock=c.clock,
         supervisor=c[1].supervisor,
     )
-    c[1].replicas.on_local_logs(made.report, lambda: None)
+    c[1].connect(report=made.report)
     c.create(1, 2)
     c[1].append(b"a")
     c.fetch(2, times=2)
@@ -61,7 +61,7 @@ async def changes(threshold: str, last: int) -> tuple[Cluster, Controller]:
     c[1].append(b"b")
     c.clock.advance(round(LAG_MS) + 1)
     made._sender._queue.failed = lambda now_ms: made._sender.close()  # type: ignore[method-assign]
-    c[1].replicas.on_isr_proposed(made.propose)
+    c[1].connect(propose=made.propose)
     assert expire(c) == {1}
     await settle()
     return c, controller

@@ -200,7 +200,7 @@ def reports(h: Harness, channel: Any) -> DirectoryReports:
         clock=h.clock,
         supervisor=h.supervisor,
     )
-    h.replicas.on_role_given(made.look)
+    h.connect(role_given=made.look)
     return made
 
 
@@ -285,7 +285,7 @@ async def test_replicas_are_not_reported_at_another_registration(level: int, epo
     )
     channel = Channel(h.clock)
     made = reports(h, channel)
-    h.replicas.on_role_given(lambda *_: None)
+    h.connect(role_given=lambda *_: None)
     h.create_topic(replicas=(OTHER, NODE), leader=OTHER)
     before = h.metadata.image
     assert made.lacks_directories(before) is (level == DIRECTORY_ASSIGNMENT_LEVEL)
