@@ -73,6 +73,7 @@ PREFIXES |= {
     "forgotten": "g",
     "tier topic": "m",
     "store calls": "a",
+    "tier requests": "j",
 }
 
 

@@ -14,6 +14,7 @@ from simulation.faults import (
     rot,
     store,
     tier_calls,
+    tier_requests,
     tier_topic,
 )
 from simulation.faults.kind import FaultKind, OperatorKind
@@ -31,6 +32,7 @@ KINDS: dict[str, FaultKind | OperatorKind] = {
     **beginnings.KINDS,
     **tier_topic.KINDS,
     **tier_calls.KINDS,
+    **tier_requests.KINDS,
 }
 """Fault kinds by the name that schedules, options and tables use."""
 BY_NAME = frozenset(interrupted.KINDS)
@@ -64,6 +66,7 @@ LATER = {
     "forgotten": frozenset({"unregister lost"}),
     "tier topic": frozenset({"tier topic cut"}),
     "store calls": frozenset({"store call struck"}),
+    "tier requests": frozenset({"tier request struck"}),
 }
 """Kinds that were added later, by the stream from which they are drawn, so that seeds keep their
 earlier events."""

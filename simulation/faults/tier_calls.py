@@ -68,7 +68,7 @@ class _Blow:
         if blow != "cut":
             world.crash(machine, End.POWER_CUT if blow == "power cut" else End.KILL)
             raise PowerCut(f"{life}: it ends at a call of the store")
-        self.cut = _links(world, machine)
+        self.cut = links_of(world, machine)
         for link in self.cut:
             link.cuts += 1
 
@@ -100,7 +100,7 @@ async def _strike(world: RunWorld, event: Event, _rng: Random) -> bool:
     return True
 
 
-def _links(world: RunWorld, machine: Machine) -> list[Link]:
+def links_of(world: RunWorld, machine: Machine) -> list[Link]:
     """Both ways between a machine and all other nodes."""
     network, here = world.loop.network, machine.host
     others = [one.host for one in world.cluster.machines if one is not machine]

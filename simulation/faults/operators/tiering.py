@@ -57,7 +57,7 @@ def _draw_again(rng: Random, shape: Shape) -> tuple[str, Args]:
     return target, {**args, **made, "gap_ms": rng.choice((0, 0, 100, 1000))}
 
 
-def _tiered(world: RunWorld, which: int) -> TopicImage | None:
+def tiered_topic(world: RunWorld, which: int) -> TopicImage | None:
     """The tiered topic that a number means now."""
     topics, promises = world.operator.topics(), world.promises
     found = [one for one in topics if promises.configs(one.name).get(TIERED) == "true"]
@@ -80,7 +80,7 @@ async def _set(world: RunWorld, topic: str, values: Mapping[str, str | None]) ->
 async def _delete_records(world: RunWorld, event: Event, _rng: Random) -> bool:
     """Of each partition a part of what is committed. Nobody insists: there may be no leader until
     an operator asks for one, when all is quiet."""
-    topic, operator = _tiered(world, event.args["which"]), world.operator
+    topic, operator = tiered_topic(world, event.args["which"]), world.operator
     if topic is None:
         return False
     operator.letting_go(topic.name)
@@ -91,7 +91,7 @@ async def _delete_records(world: RunWorld, event: Event, _rng: Random) -> bool:
         before = 0 if truth is None else int(truth.end * event.args["part"])
         while before:
             try:
-                await _delete_below(operator, topic, index, before)
+                await delete_below(operator, topic, index, before)
                 done = True
                 break
             except (ApiError, OSError):
@@ -101,7 +101,7 @@ async def _delete_records(world: RunWorld, event: Event, _rng: Random) -> bool:
     return done
 
 
-async def _delete_below(operator: Operator, topic: TopicImage, index: int, before: int) -> None:
+async def delete_below(operator: Operator, topic: TopicImage, index: int, before: int) -> None:
     """Once. Raises ApiError, OSError."""
     told = (await operator.cluster.metadata([topic.name], REQUEST_MS)).topics[0]
     leader = operator.cluster.cache.leaders.get((topic.name, index))
@@ -118,7 +118,7 @@ async def _delete_below(operator: Operator, topic: TopicImage, index: int, befor
 
 async def _copies_off(world: RunWorld, event: Event, _rng: Random) -> bool:
     """Local limits may not differ from those for all meanwhile."""
-    topic = _tiered(world, event.args["which"])
+    topic = tiered_topic(world, event.args["which"])
     if topic is None:
         return False
     before = {key: world.promises.configs(topic.name).get(key) for key in LOCAL}
@@ -131,7 +131,7 @@ async def _copies_off(world: RunWorld, event: Event, _rng: Random) -> bool:
 
 
 async def _tiering_off(world: RunWorld, event: Event, _rng: Random) -> bool:
-    topic = _tiered(world, event.args["which"])
+    topic = tiered_topic(world, event.args["which"])
     if topic is None:
         return False
     world.operator.letting_go(topic.name)
@@ -143,7 +143,7 @@ async def _tiering_off(world: RunWorld, event: Event, _rng: Random) -> bool:
 
 
 async def _local(world: RunWorld, event: Event, _rng: Random) -> bool:
-    topic = _tiered(world, event.args["which"])
+    topic = tiered_topic(world, event.args["which"])
     if topic is None:
         return False
     return await _set(world, topic.name, {event.args["key"]: event.args["value"]})
