@@ -588,7 +588,8 @@ class QuorumNode:
     # --- requests to peers --------------------------------------------------------------------
 
     def _on_send_vote(self, effect: SendVote) -> None:
-        self._ask_peer(RequestKind.VOTE, effect.to, lambda: self._vote(effect))
+        poll = effect.epoch, effect.pre_vote
+        self._ask_peer(RequestKind.VOTE, effect.to, lambda: self._vote(effect), poll=poll)
 
     def _on_send_begin_epoch(self, effect: SendBeginEpoch) -> None:
         self._ask_peer(RequestKind.BEGIN_EPOCH, effect.to, lambda: self._begin_epoch(effect))
@@ -632,8 +633,9 @@ class QuorumNode:
         node_id: int,
         work: Callable[[], Awaitable[None]],
         fetch_id: int | None = None,
+        poll: tuple[int, bool] | None = None,
     ) -> asyncio.Task[Any]:
-        failed = RequestFailed(node_id, kind, fetch_id)
+        failed = RequestFailed(node_id, kind, fetch_id, poll=poll)
         return self._spawn(f"{kind.value} to {node_id}", self._or_failed(failed, work))
 
     async def _or_failed(self, failed: RequestFailed, work: Callable[[], Awaitable[None]]) -> None:

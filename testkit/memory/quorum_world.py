@@ -298,7 +298,10 @@ class Call:
             self.over = True
             fetch_id = getattr(self.effect, "fetch_id", None)
             kind = _KINDS[type(self.effect)]
-            self.sender.step(m.RequestFailed(self.asked, kind, fetch_id, refused))
+            poll = None
+            if isinstance(self.effect, m.SendVote):
+                poll = self.effect.epoch, self.effect.pre_vote
+            self.sender.step(m.RequestFailed(self.asked, kind, fetch_id, refused, poll=poll))
 
     def refuse(self) -> None:
         if self.sender.life == self.life:

@@ -330,7 +330,7 @@ def test_candidates_do_not_wait_for_a_dead_voter() -> None:
     core.step(m.Tick(), 1000)
     core.step(m.VoteAnswered(2, core.epoch, None, True, pre_vote=True), 1001)
     assert core.role is Role.CANDIDATE
-    core.step(m.RequestFailed(3, m.RequestKind.VOTE), 1002)
+    core.step(m.RequestFailed(3, m.RequestKind.VOTE, poll=(core.epoch, False)), 1002)
     core.step(m.VoteAnswered(2, core.epoch, None, False), 1003)
     deadline_ms = core._replica.state.deadline_ms  # type: ignore[union-attr]
     assert deadline_ms is not None and deadline_ms <= 1003 + 1 + 100
@@ -363,7 +363,7 @@ def test_isolated_resigned_leader_does_not_follow_itself() -> None:
     assert core.role is Role.PROSPECTIVE
     assert core.active_leader_id is None  # it would direct clients to itself
     for voter_id in (2, 3):
-        core.step(m.RequestFailed(voter_id, m.RequestKind.VOTE), 6001)
+        core.step(m.RequestFailed(voter_id, m.RequestKind.VOTE, poll=(core.epoch, True)), 6001)
     assert core.role is Role.PROSPECTIVE
     deadline_ms = core._replica.state.deadline_ms  # type: ignore[union-attr]
     assert deadline_ms is not None and deadline_ms <= 6001 + 1 + 100

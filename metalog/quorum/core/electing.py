@@ -7,6 +7,7 @@ from metalog.quorum.core.leading import Leading
 from metalog.quorum.core.messages import (
     OffsetAndEpoch,
     ReplyVote,
+    RequestFailed,
     SendVote,
     VoteAnswered,
     VoteAsked,
@@ -79,12 +80,17 @@ class Electing:
         state.answers[event.voter_id] = event.granted
         self._count_votes(state)
 
-    def vote_failed(self, voter_id: int) -> None:
-        """Schedule another request to a voter that did not answer, if the election is still
-        open."""
+    def vote_failed(self, event: RequestFailed) -> None:
+        """Schedule another request to a voter that did not answer, if the election is still open.
+
+        A request may time out when the next election has begun: it says nothing about that one.
+        """
         replica, state = self._replica, self._replica.state
-        if isinstance(state, ElectionState) and voter_id not in state.answers:
-            state.ask_again.add(voter_id)
+        if not isinstance(state, ElectionState):
+            return
+        poll = replica.epoch, state.role is Role.PROSPECTIVE
+        if event.poll == poll and event.node_id not in state.answers:
+            state.ask_again.add(event.node_id)
             if state.ask_again_ms is None:
                 state.ask_again_ms = replica.now_ms + replica.timing.retry_backoff_ms
             self._count_votes(state)

@@ -232,7 +232,7 @@ class RequestFailed(NamedTuple):
 
     fetch_id: of the failed fetch, for FETCH and FETCH_SNAPSHOT. refused: the peer's host answered
     that the port is closed. not_stored: the peer did not fail, but this node's disk did not store
-    the snapshot.
+    the snapshot. poll: epoch of a failed VOTE, and True for a pre-vote.
     """
 
     node_id: int
@@ -240,6 +240,7 @@ class RequestFailed(NamedTuple):
     fetch_id: int | None = None
     refused: bool = False
     not_stored: bool = False
+    poll: tuple[int, bool] | None = None
 
 
 Event: TypeAlias = (

@@ -310,6 +310,6 @@ class QuorumCore:
         elif event.kind is RequestKind.BEGIN_EPOCH:
             self._leading.begin_epoch_failed(event)
         elif event.kind is RequestKind.VOTE:
-            self._electing.vote_failed(event.node_id)
+            self._electing.vote_failed(event)
         elif event.kind is RequestKind.UPDATE_VOTER:
             self._voter_updates.failed()

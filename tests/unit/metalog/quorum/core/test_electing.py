@@ -128,7 +128,7 @@ def test_candidate_counts_each_voter_once_and_no_non_voter() -> None:
 def test_a_request_for_a_vote_that_fails_late_is_not_sent_again() -> None:
     """A voter that has answered gets no second request, and none is sent once the election is
     over."""
-    failed = m.RequestFailed(2, m.RequestKind.VOTE)
+    failed = m.RequestFailed(2, m.RequestKind.VOTE, poll=(0, True))
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
     core.step(m.Tick(), 1000)
@@ -138,6 +138,21 @@ def test_a_request_for_a_vote_that_fails_late_is_not_sent_again() -> None:
     core.step(m.BeginEpochAsked(5, 3, 1), 1003)
     deadline_ms = core.next_deadline_ms()
     assert core.step(failed, 1004) == [] and core.next_deadline_ms() == deadline_ms
+
+
+def test_failed_vote_of_an_earlier_election_leaves_the_next_one_undecided() -> None:
+    """The pre-vote request to voter 3 times out when its vote may still arrive."""
+    core = make(1, (1, 2, 3))
+    core.step(m.Start(), 0)
+    core.step(m.Tick(), 1000)
+    core.step(m.VoteAnswered(2, 0, None, True, pre_vote=True), 1001)
+    assert core.role is Role.CANDIDATE and core.epoch == 1
+    deadline_ms = core.next_deadline_ms()
+    core.step(m.RequestFailed(3, m.RequestKind.VOTE, poll=(0, True)), 1002)
+    core.step(m.VoteAnswered(2, 1, None, False), 1003)
+    assert core.next_deadline_ms() == deadline_ms
+    core.step(m.RequestFailed(3, m.RequestKind.VOTE, poll=(1, False)), 1004)
+    assert core.next_deadline_ms() != deadline_ms
 
 
 def test_removed_voter_abandons_election() -> None:
