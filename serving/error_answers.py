@@ -7,6 +7,7 @@ can match items and errors.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from protocol.errors import ErrorCode
@@ -44,15 +45,31 @@ def error_response(request: Request[Any], code: ErrorCode, version: int) -> Resp
     return response
 
 
-def _create_topics(request: CreateTopicsRequest, code: ErrorCode) -> Response:
-    return CreateTopicsResponse(
-        topics=[
-            CreateTopicsResponse.CreatableTopicResult(
-                name=topic.name, error_code=code, error_message=code.text
+@dataclass(frozen=True, slots=True)
+class _Items:
+    """A response with one item for each element of a list of the request.
+
+    asked, answered: names of the two lists. item: class of an item. same: fields that an item has
+    in common with its element.
+    """
+
+    asked: str
+    answered: str
+    item: type[Any]
+    same: tuple[str, ...]
+
+    def __call__(self, request: Request[Any], code: ErrorCode) -> Response:
+        response: Response = request.response_class()()
+        items = [
+            self.item(
+                error_code=code,
+                error_message=code.text,
+                **{name: getattr(element, name) for name in self.same},
             )
-            for topic in request.topics
+            for element in getattr(request, self.asked)
         ]
-    )
+        setattr(response, self.answered, items)
+        return response
 
 
 def _delete_topics(request: DeleteTopicsRequest, code: ErrorCode) -> Response:
@@ -64,45 +81,6 @@ def _delete_topics(request: DeleteTopicsRequest, code: ErrorCode) -> Response:
                 name=name, topic_id=topic_id, error_code=code, error_message=code.text
             )
             for name, topic_id in wanted
-        ]
-    )
-
-
-def _create_partitions(request: CreatePartitionsRequest, code: ErrorCode) -> Response:
-    return CreatePartitionsResponse(
-        results=[
-            CreatePartitionsResponse.CreatePartitionsTopicResult(
-                name=topic.name, error_code=code, error_message=code.text
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-def _alter_configs(request: AlterConfigsRequest, code: ErrorCode) -> Response:
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResponse.AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=code.text,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource in request.resources
-        ]
-    )
-
-
-def _incremental(request: IncrementalAlterConfigsRequest, code: ErrorCode) -> Response:
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=code.text,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource in request.resources
         ]
     )
 
@@ -157,12 +135,24 @@ def _alter_scram(request: AlterUserScramCredentialsRequest, code: ErrorCode) -> 
     )
 
 
+_RESOURCE: Final = ("resource_type", "resource_name")
 _PER_ITEM: Final[dict[type[Any], Callable[[Any, ErrorCode], Response]]] = {
-    CreateTopicsRequest: _create_topics,
+    CreateTopicsRequest: _Items(
+        "topics", "topics", CreateTopicsResponse.CreatableTopicResult, ("name",)
+    ),
     DeleteTopicsRequest: _delete_topics,
-    CreatePartitionsRequest: _create_partitions,
-    AlterConfigsRequest: _alter_configs,
-    IncrementalAlterConfigsRequest: _incremental,
+    CreatePartitionsRequest: _Items(
+        "topics", "results", CreatePartitionsResponse.CreatePartitionsTopicResult, ("name",)
+    ),
+    AlterConfigsRequest: _Items(
+        "resources", "responses", AlterConfigsResponse.AlterConfigsResourceResponse, _RESOURCE
+    ),
+    IncrementalAlterConfigsRequest: _Items(
+        "resources",
+        "responses",
+        IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,
+        _RESOURCE,
+    ),
     AlterUserScramCredentialsRequest: _alter_scram,
     AlterClientQuotasRequest: _alter_quotas,
 }
