@@ -94,32 +94,34 @@ def _check(options: Options) -> None:
         if asked
     ]
     if options.schedule is not None and drawn != (None, None, None, None):
-        raise BadShape("--schedule says all: no --seed, --runs, --faults or --tiered with it")
+        raise BadShape("--schedule excludes --seed, --runs, --faults and --tiered")
     if options.schedule is not None and options.minutes is not None and not options.shrink:
-        raise BadShape("--schedule is one run: --minutes goes with it only for --shrink")
+        raise BadShape("--schedule is one run: it allows --minutes only with --shrink")
     _check_alone(alone, options)
     if options.marks and options.runs is None and options.minutes is None:
-        raise BadShape("--marks is a table over many runs: it needs --runs or --minutes")
+        raise BadShape("--marks prints a table over many runs: it needs --runs or --minutes")
     if options.ledger is not None and options.runs is None and options.minutes is None:
-        raise BadShape("--ledger is of many runs: it needs --runs or --minutes")
+        raise BadShape("--ledger records many runs: it needs --runs or --minutes")
     if options.out is not None and not (options.shrink or options.show):
-        raise BadShape("--out says where --shrink or --show writes")
+        raise BadShape("--out is the output file of --shrink or --show: it needs one of them")
     if options.out is not None and not options.out.parent.is_dir():
-        raise BadShape(f"--out {options.out}: there is no such folder")
+        raise BadShape(f"--out {options.out}: the folder does not exist")
     if options.partition is not None and options.until is None:
-        raise BadShape("--partition says what --until shows")
+        raise BadShape("--partition needs --until")
 
 
 def _check_alone(alone: Sequence[str], options: Options) -> None:
     """Raise BadShape for a conflict of `alone`, the options that take one run."""
     if alone and options.as_json:
-        raise BadShape(f"{alone[0]} is for people: no --json with it")
+        raise BadShape(f"{alone[0]} excludes --json")
     if len(alone) > 1:
-        raise BadShape(f"{' and '.join(alone)} do not go together")
+        raise BadShape(f"{' and '.join(alone)} exclude each other")
     if alone and (options.runs is not None or (options.minutes is not None and not options.shrink)):
-        raise BadShape(f"{alone[0]} takes one run: no --runs with it, and --minutes for --shrink")
+        raise BadShape(
+            f"{alone[0]} plays one run: it excludes --runs, and allows --minutes only for --shrink"
+        )
     if alone and options.seed is None and options.schedule is None:
-        raise BadShape(f"{alone[0]} needs --seed or --schedule: which run is it?")
+        raise BadShape(f"{alone[0]} needs --seed or --schedule")
 
 
 def _first(options: Options) -> int:
@@ -141,7 +143,7 @@ def _kinds(text: str | None) -> Kinds:
     kinds = tuple(one.strip() for one in text.split(","))
     for one in kinds:
         if one not in KINDS:
-            raise BadShape(f"--faults: {one!r} is none of {', '.join(KINDS)}")
+            raise BadShape(f"--faults: unknown kind {one!r}; allowed are {', '.join(KINDS)}")
     return kinds
 
 
@@ -214,9 +216,10 @@ def _until(schedule: Schedule, options: Options) -> int:
     outcome = run(schedule, keep=0, watchers=[watch])
     view = found[0]
     if wanted and wanted[0] not in view.names:
-        raise BadShape(f"--partition {wanted[0]!r} is none of {', '.join(sorted(view.names))}")
+        allowed = ", ".join(sorted(view.names))
+        raise BadShape(f"--partition: unknown partition {wanted[0]!r}; allowed are {allowed}")
     if not view.reached:
-        print(f"the run was over before {moment}; this is how it ended")
+        print(f"the run ended before {moment}; this is its last state")
     print("\n".join(view.lines))
     if outcome.broken is not None:
         print(f"BROKEN {outcome.broken.code}: {outcome.broken.plain}")
@@ -241,7 +244,7 @@ def _shape_lines(schedule: Schedule) -> Iterator[str]:
     yield f"  flushes {disk.flush_ms_min:g} to {disk.flush_ms_max:g} ms"
     yield f"  clients: {', '.join(one.name for one in shape.clients)}"
     for name in sorted(shape.given_up):
-        yield f"  {name} allows unclean elections: that nothing acknowledged is lost is not asked"
+        yield f"  {name} allows unclean elections: it may lose acknowledged records"
 
 
 def _link(link: LinkShape) -> str:
@@ -300,7 +303,7 @@ def _shrink(schedule: Schedule, options: Options) -> int:
 
     found = shrink(schedule, _verdict, may_go_on=may_go_on)
     if found is None:
-        print(f"seed {schedule.seed} breaks no promise: there is nothing to make smaller")
+        print(f"seed {schedule.seed} breaks no promise: there is nothing to shrink")
         return HELD
     path = options.out or Path(f"sim-{schedule.seed}.json")
     _write(path, Find(found.schedule, found.verdict.code, "").text())

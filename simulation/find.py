@@ -70,12 +70,12 @@ def _read(path: Path) -> Mapping[str, Any]:
     except OSError as error:
         known = ", ".join(names()) or "none yet"
         raise BadShape(
-            f"--schedule {path}: {error.strerror}; no find has that name either: {known}"
+            f"--schedule {path}: {error.strerror}, and it is not the name of a find ({known})"
         ) from error
     except ValueError as error:
         raise BadShape(f"--schedule {path}: {error}") from error
     if not isinstance(value, Mapping):
-        raise BadShape(f"--schedule {path}: this is no schedule")
+        raise BadShape(f"--schedule {path}: a schedule must be a JSON object")
     return value
 
 

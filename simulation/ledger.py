@@ -73,7 +73,7 @@ class Ledger:
             code, replay, outcome = entry["code"], entry["replay"], entry["outcome"]
             outcome["seed"]
         except (ValueError, KeyError, TypeError) as error:
-            raise BadShape(f"--ledger {self._path}: line {number} is no run") from error
+            raise BadShape(f"--ledger {self._path}: line {number} is not a run") from error
         if code == self._code:
             self.runs[replay] = outcome
         else:

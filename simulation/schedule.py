@@ -89,18 +89,23 @@ class Schedule:
     def check(self) -> None:
         """Raise BadShape if the schedule cannot be run."""
         self.shape.check()
-        demand(0 <= self.quiet_from_ms <= TROUBLE_MS_MAX, f"quiet from {self.quiet_from_ms} ms")
+        demand(
+            0 <= self.quiet_from_ms <= TROUBLE_MS_MAX,
+            f"quiet_from_ms must be 0 to {TROUBLE_MS_MAX}, not {self.quiet_from_ms}",
+        )
         names = [one.name for one in self.events]
         demand(len(set(names)) == len(names), "two events have one name")
         for one in self.events:
-            demand(one.kind in FAULTS, f"{one.kind!r} is no kind of fault")
+            demand(one.kind in FAULTS, f"unknown kind of fault {one.kind!r}")
             ends = one.at_ms + one.for_ms
             inside = 0 <= one.at_ms <= ends <= self.quiet_from_ms
-            demand(inside, f"{one.name} ends at {ends} ms, quiet is from {self.quiet_from_ms} on")
+            demand(
+                inside, f"{one.name} ends at {ends} ms, after quiet_from_ms {self.quiet_from_ms}"
+            )
         for client in self.shape.clients:
-            demand(client.kind in CLIENTS, f"{client.kind!r} is no kind of client")
+            demand(client.kind in CLIENTS, f"unknown kind of client {client.kind!r}")
         for kind in self.shape.faults:
-            demand(kind in FAULTS, f"{kind!r} is no kind of fault")
+            demand(kind in FAULTS, f"unknown kind of fault {kind!r}")
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for `json.dumps`."""
@@ -110,8 +115,11 @@ class Schedule:
     def from_json(cls, value: Mapping[str, Any]) -> Schedule:
         """Return the schedule of these values. Raises: BadShape if they are not a valid
         schedule."""
-        demand(isinstance(value, Mapping), "this is no schedule")
-        demand(value.get("version") == VERSION, f"version {value.get('version')} is not {VERSION}")
+        demand(isinstance(value, Mapping), "a schedule must be a JSON object")
+        demand(
+            value.get("version") == VERSION,
+            f"the schedule's version must be {VERSION}, not {value.get('version')}",
+        )
         shape = Shape.from_json(value.get("shape") or {})
         try:
             schedule = cls(
@@ -121,7 +129,7 @@ class Schedule:
                 quiet_from_ms=int(value["quiet_from_ms"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            demand(False, f"this is no schedule: {error}")
+            demand(False, f"invalid schedule: {error}")
             raise
         schedule.check()
         return schedule

@@ -63,8 +63,7 @@ class NodeJudge(Judge):
 
     def _unknown_directory(self) -> str | None:
         """P26, KIP-858: at a level that has log directories, the controllers know the directory of
-        each replica whose partition is led. Otherwise they cannot tell it from one on an empty disk
-        (P11)."""
+        each replica whose partition is led. Otherwise they would not notice an empty disk (P11)."""
         image = self._world.promises.metadata.image
         if (image.metadata_version or 0) < DIRECTORY_ASSIGNMENT_LEVEL:
             return None

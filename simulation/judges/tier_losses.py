@@ -1,11 +1,14 @@
 """Records of `__remote_log_metadata` that were committed and lost (fault "tier topic cut").
 
-The judge of tiers goes by it where something is not promised any more.
+The judge of tiers uses these losses to know the promises that do not hold any more:
 
-Segments may have left the disks by records that are lost, before their brokers learn of it: such a
-topic is given up. Objects of copies that no record names stay in the store (`tier rebuild` finds
-them). A deletion whose records were lost is done again. In the end every broker knows what the
-records say, and all that is on disks has copies again (S2, S6, S9).
+- Brokers may have deleted local segments whose copies only the lost records named. The promises of
+  such a topic are waived.
+- Objects of copies that no record names stay in the store (`tier rebuild` finds them).
+- A deletion whose records were lost is repeated.
+
+In the end every broker has the state of the remaining records, and every local segment has a copy
+again (S2, S6, S9).
 """
 
 from __future__ import annotations
@@ -19,17 +22,17 @@ from simulation.world.invariants import Key
 
 @dataclass
 class TierLosses:
-    """See the module. All is empty where nothing was lost."""
+    """The losses of a run; empty if no record was lost."""
 
     copies: dict[bytes, Copy] = field(default_factory=dict)
-    """Those of which a record was lost, as they were before."""
+    """Copies of which a record was lost, in their state before."""
     keys: set[Key] = field(default_factory=set)
-    """Their partitions, and those of which a record of the removal was lost."""
+    """Partitions of these copies, and partitions that lost a record of their removal."""
     gone_to: dict[Key, int] = field(default_factory=dict)
-    """Below this offset records may be on no disk and in no copy."""
+    """Offset below which records may be on no disk and in no copy."""
 
     def note(self, before: TierTruth, after: TierTruth) -> None:
-        """The records tell this now, and told that before."""
+        """Enter the state of the copies before and after a loss."""
         for segment_id, copy in before.copies.items():
             now = after.copies.get(segment_id)
             if now is None or now.state != copy.state:
@@ -38,7 +41,7 @@ class TierLosses:
         self.keys |= {key for key, how in before.removed.items() if after.removed.get(key) != how}
 
     def start_of(self, key: Key, start: int) -> int:
-        """Return the first offset from `start` on that is promised still."""
+        """Return the first offset from `start` on that is still promised."""
         return max(start, self.gone_to.get(key, start))
 
     def explains(self, key: Key, offset: int) -> bool:
@@ -48,5 +51,5 @@ class TierLosses:
         )
 
     def names(self, named: Collection[str]) -> set[str]:
-        """Return the objects of these copies that no copy names any more: they may be there."""
+        """Return the objects of these copies that no copy names any more: they may still exist."""
         return {name for copy in self.copies.values() for name in copy.names} - set(named)

@@ -140,7 +140,7 @@ class TierJudge(Judge):
             self._look_at_replica(life, one)
 
     def _look_at_lost_ends(self) -> None:
-        """What the records tell where the metadata topic has lost some of them."""
+        """Enter the copies that the metadata topic has lost with its end."""
         ends = {
             key: truth.end
             for key, truth in self._promises.partitions.items()

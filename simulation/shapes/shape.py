@@ -256,9 +256,12 @@ class Shape:
     def check(self) -> None:
         """Raise BadShape if no cluster can have this shape."""
         ids = [one.node_id for one in self.nodes]
-        demand(ids == list(range(1, len(ids) + 1)), f"node ids {ids} do not count from 1")
+        demand(ids == list(range(1, len(ids) + 1)), f"node ids must be 1 to {len(ids)}, not {ids}")
         for what, found in (("controllers", self.controllers), ("brokers", self.brokers)):
-            demand(1 <= len(found) <= NODES_MAX, f"{len(found)} {what} are not 1 to {NODES_MAX}")
+            demand(
+                1 <= len(found) <= NODES_MAX,
+                f"the number of {what} must be 1 to {NODES_MAX}, not {len(found)}",
+            )
         demand(all(one.controls or one.serves for one in self.nodes), "a node has no role")
         names = [one.name for one in self.topics]
         demand(bool(names) and len(set(names)) == len(names), f"topics {names} are not distinct")
@@ -280,25 +283,28 @@ class Shape:
         level = levels[-1] if self.metadata_version is None else self.metadata_version
         demand(
             level in levels and (level >= ELR_LEVEL or not self.elr),
-            f"nobody has metadata.version {level}, or not with ELR {self.elr}",
+            f"metadata.version {level} with ELR {self.elr} is not supported",
         )
         demand(
             self.kraft_version == 0 or (self.kraft_version == 1 and level >= KRAFT_LEVEL),
-            f"nobody has kraft.version {self.kraft_version} with metadata.version {level}",
+            f"kraft.version {self.kraft_version} with metadata.version {level} is not supported",
         )
         for kind, weight in self.faults.items():
-            demand(1 <= weight <= WEIGHT_MAX, f"fault {kind} has weight {weight}")
+            demand(
+                1 <= weight <= WEIGHT_MAX,
+                f"the weight of fault {kind} must be 1 to {WEIGHT_MAX}, not {weight}",
+            )
 
     def _check_topic(self, topic: TopicShape) -> None:
         demand(1 <= topic.partitions <= PARTITIONS_MAX, f"{topic} is out of bounds")
         most = min(FACTOR_MAX, len(self.brokers))
-        demand(1 <= topic.replication_factor <= most, f"{topic} has more replicas than {most}")
+        demand(1 <= topic.replication_factor <= most, f"{topic} must have 1 to {most} replicas")
         demand(1 <= topic.min_isr <= topic.replication_factor, f"{topic} can never be written")
         demand(
             not topic.replicas
             or [len(one) for one in topic.replicas]
             == [topic.replication_factor] * topic.partitions,
-            f"{topic} has other replicas than it says",
+            f"{topic} lists other replicas than its factor and partitions",
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -323,7 +329,7 @@ class Shape:
             )
             shape.check()
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise BadShape(f"this is no shape: {error}") from error
+            raise BadShape(f"invalid shape: {error}") from error
         return shape
 
 

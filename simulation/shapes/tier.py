@@ -1,8 +1,8 @@
 """The tier of a shape: nodes with tiered storage (KIP-405), and topics that are tiered.
 
-Drawn from a stream of its own after all the rest of a shape, which stays as it is where there is no
-tier. The metadata topic is made by itself, so nobody gives it a strategy of its own: where there is
-a tier, the strategy of the whole cluster lets nobody be elected who may have less.
+Drawn from a stream of its own after the rest of a shape; without a tier the rest stays as it is.
+Brokers create the metadata topic themselves, without an unclean recovery strategy of its own. So
+the strategy of a cluster with a tier is never Aggressive.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FIXED = {
     TIERED_SYSTEM: "true",
     "rsm.config.url": "s3://bucket/prefix",
 }
-# Runs last seconds: all that is done every half a minute in production is done now.
+# Runs last seconds, so intervals of half a minute in production are shorter here.
 SETTINGS: dict[str, tuple[str, ...]] = {
     "log.retention.check.interval.ms": ("300", "1000"),
     "remote.log.manager.task.interval.ms": ("200", "500", "1500"),
@@ -57,12 +57,12 @@ TOTAL: dict[str, tuple[str, ...]] = {
 PAUSES_MS = (100.0, 300.0, 1_000.0)
 LISTER_PAUSE_MS = 300.0
 AGAIN = 0.2
-"""Of the steps of a consumer that often begins again."""
+"""Share of the steps at which a consumer begins again."""
 SMALL = ("2048", "2048", "4096")
 
 
 def draw_tier(rng: Random, shape: Shape, wanted: bool | None = None) -> Shape:
-    """The shape, with a tier or without; `wanted` says which, None: one in five has one."""
+    """Return the shape, with a tier or without; `wanted` decides; None: one in five has one."""
     drawn = rng.random() < TIER_CHANCE
     if not (drawn if wanted is None else wanted):
         return shape
@@ -85,8 +85,8 @@ def draw_tier(rng: Random, shape: Shape, wanted: bool | None = None) -> Shape:
 
 
 def rereaders(topics: Iterable[TopicShape], pause_ms: float) -> Iterator[ClientShape]:
-    """Consumers of tiered topics that often begin again: what they read there only the tier has;
-    and who asks for all offsets there."""
+    """Yield consumers of tiered topics that often begin again at offsets that only the tier has,
+    and a client that lists all offsets."""
     yield ClientShape("tier lister", "tier lister", LISTER_PAUSE_MS)
     for one in topics:
         if one.tiered:
@@ -95,7 +95,7 @@ def rereaders(topics: Iterable[TopicShape], pause_ms: float) -> Iterator[ClientS
 
 
 def tiered_configs(rng: Random) -> dict[str, str]:
-    """What a topic is made with that keeps all it gets, most of it in the tier."""
+    """Return the configuration of a topic that keeps every record, mostly in the tier alone."""
     key = rng.choice(list(LOCAL))
     return {
         TIERED: "true",
@@ -105,7 +105,7 @@ def tiered_configs(rng: Random) -> dict[str, str]:
 
 
 def _tiered(rng: Random, topic: TopicShape, *, may_shrink: bool) -> TopicShape:
-    """Local limits lie below those for all of a log, or there is none of that kind."""
+    """Return the topic with a tier; its local limits are below those of the whole log."""
     configs = {**topic.configs, **tiered_configs(rng)}
     if may_shrink and not topic.shrinks and rng.random() < SHRINKING_CHANCE:
         key = rng.choice(list(TOTAL))

@@ -1,7 +1,7 @@
-"""The object store of a simulated cluster: one bucket, which outlives every life.
+"""The object store of a simulated cluster: one bucket, which survives every crash.
 
-Each node has a way of its own to it, which may be in trouble: `StoreTrouble` is laid on the way of
-one node or of all, and lifted. Several that overlap add up to the worst of them.
+Each node has a path of its own to the store. A fault puts a `StoreTrouble` on the path of one node
+or of all, and removes it. Overlapping troubles have the worst effect of each kind.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ PUT, GET, HEAD, DELETE = "put", "get", "head", "delete"
 
 @dataclass(eq=False)
 class StoreTrouble:
-    """What one fault does to the ways to the store, and how often it did.
+    """The effect of one fault on the paths to the store, and its counts.
 
     Args:
         weather: how the store behaves.
-        host: whose way is meant, None: that of all.
+        host: the host whose path is affected, None: every host.
     """
 
     weather: Weather
     host: str | None = None
     calls: int = 0
-    """Begun meanwhile."""
+    """Number of calls that began under the fault."""
     errors: int = 0
-    """Of these."""
+    """Number of these calls that failed."""
 
 
 @dataclass(eq=False)
@@ -54,9 +54,9 @@ class CallStop:
 
     Args:
         call: "put", "get", "head" or "delete"; "": any of them.
-        after: so many of those calls, of all nodes, pass first.
-        answered: stop when the call has been done, before its answer.
-        then: is called with the host of the node at each of the calls that follow.
+        after: the number of such calls, of all nodes, that pass first.
+        answered: stop after the effect of the call, before its response.
+        then: called with the host of the node at each of the following calls.
     """
 
     call: str
@@ -65,7 +65,7 @@ class CallStop:
     then: Callable[[str], None]
 
     def reached(self, call: str, host: str, *, answered: bool) -> None:
-        """A node is at this point of a call."""
+        """Handle a node that is at this point of a call."""
         if answered is not self.answered or self.call not in ("", call):
             return
         if self.after > 0:
@@ -75,7 +75,7 @@ class CallStop:
 
 
 class Touch(NamedTuple):
-    """What a node did to an object, or saw of it; it has happened, whatever the node is told."""
+    """A completed access of a node to an object, whatever response the node gets."""
 
     life: Life | None
     what: str
@@ -83,15 +83,15 @@ class Touch(NamedTuple):
 
 
 class SimStore:
-    """The store. `told` hears of every touch."""
+    """The store. It calls `told` with every touch."""
 
     def __init__(self, trace: Trace, seed: int) -> None:
         self.bucket = MemoryObjects()
         self.told: Callable[[Touch], None] = lambda touch: None
         self.stops: list[CallStop] = []
         self.hangs_until_s = 0.0
-        """The loop's time by which every call that hangs has ended, of the troubles that were
-        lifted: what began in one goes on after it."""
+        """Loop time by which every hanging call of removed troubles has ended; a call that began
+        under a trouble continues after it."""
         self._trace = trace
         self._seed = seed
         self._troubles: list[StoreTrouble] = []
@@ -99,7 +99,7 @@ class SimStore:
         self._opened: dict[str, int] = {}
 
     def open(self, settings: StoreSettings) -> Objects:
-        """The way of the node that is about to start."""
+        """Return the path of the node that is about to start."""
         host = CURRENT_HOST.get()
         number = self._opened[host] = self._opened.get(host, 0) + 1
         faulty = FaultyObjects(_Told(self), stream(self._seed, "store", host, number))
@@ -112,7 +112,7 @@ class SimStore:
             stop.reached(call, host, answered=answered)
 
     def on(self, host: str) -> list[StoreTrouble]:
-        """What is wrong with the way of a host."""
+        """Return the troubles on the path of a host."""
         return [one for one in self._troubles if one.host in (None, host)]
 
     def lay(self, trouble: StoreTrouble) -> None:
@@ -127,7 +127,7 @@ class SimStore:
         self._settle()
 
     def touched(self, what: str, key: str) -> None:
-        """It has happened in the bucket."""
+        """Record an access to the bucket."""
         life = CURRENT_LIFE.get()
         self._trace.add(f"{life} {what} {key}")
         self.told(Touch(life, what, key))
@@ -138,7 +138,7 @@ class SimStore:
 
 
 def worst(weathers: Sequence[Weather]) -> Weather:
-    """All of them at once."""
+    """Return the worst of each effect."""
     if not weathers:
         return Weather()
     return Weather(
@@ -154,7 +154,7 @@ def worst(weathers: Sequence[Weather]) -> Weather:
 
 
 class _Told:
-    """The bucket, and somebody who hears what happens to it."""
+    """The bucket; it reports every access to the store."""
 
     def __init__(self, store: SimStore) -> None:
         self._store = store
@@ -187,7 +187,7 @@ class _Told:
 
 
 class _Way:
-    """A node's way to the store: what goes wrong on it is counted for those who cause it."""
+    """A node's path to the store, which counts calls and errors for the troubles on it."""
 
     def __init__(
         self,
@@ -235,7 +235,7 @@ class _Way:
 
 
 class _Counted:
-    """One call, which these troubles may spoil."""
+    """One call under these troubles."""
 
     def __init__(self, troubles: Sequence[StoreTrouble]) -> None:
         self._troubles = troubles

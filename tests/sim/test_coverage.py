@@ -87,4 +87,4 @@ def test_the_command_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     assert "kill " in told and "marks were hit" in told and "1 of 1 seeds held" in told
     assert command.main(Options(seed=7, marks=True)) == 2
-    assert "--marks is a table over many runs" in capsys.readouterr().err
+    assert "--marks prints a table over many runs" in capsys.readouterr().err

@@ -131,14 +131,14 @@ def test_a_line_that_is_no_run_is_named(tmp_path: Path, line: str) -> None:
     Ledger(path, "a").add("--seed 1", {"seed": 1})
     path.write_text(f"{path.read_text()}{line}\n")
     before = path.read_bytes()
-    with pytest.raises(BadShape, match="line 2 is no run"):
+    with pytest.raises(BadShape, match="line 2 is not a run"):
         Ledger(path, "a")
     assert path.read_bytes() == before
 
 
 def test_misuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for options, words in (
-        (Options(seed=1, ledger=tmp_path / "x"), "--ledger is of many runs"),
+        (Options(seed=1, ledger=tmp_path / "x"), "--ledger records many runs"),
         (Options(seed=1, runs=1, ledger=tmp_path), "Is a directory"),
         (Options(seed=1, runs=1, ledger=tmp_path / "no" / "x"), "No such file"),
     ):

@@ -352,7 +352,7 @@ def test_the_number_of_an_event_is_where_it_stops(
 
 def test_a_moment_after_the_end_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = views(capsys, tmp_path, "broken")
-    assert told[0].startswith("the run was over before a broken promise")
+    assert told[0].startswith("the run ended before a broken promise")
     assert any("committed up to" in line for line in told)
 
 
@@ -360,7 +360,7 @@ def test_where_it_breaks(capsys: pytest.CaptureFixture[str]) -> None:
     with shows_all_it_has():
         assert command.main(Options(seed=SEED, until="broken")) == 1
     told = capsys.readouterr().out.splitlines()
-    assert told[-1].startswith("BROKEN P12: node-") and "over before" not in told[0]
+    assert told[-1].startswith("BROKEN P12: node-") and "ended before" not in told[0]
 
 
 def test_a_partition_that_is_made_in_the_run_can_be_asked_for(
@@ -376,9 +376,9 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
         (Options(seed=1, show=True, until="1s"), "--show and --until"),
         (Options(seed=1, show=True, as_json=True), "--json"),
         (Options(until="1s"), "--until needs --seed"),
-        (Options(seed=1, runs=3, show=True), "--show takes one run"),
+        (Options(seed=1, runs=3, show=True), "--show plays one run"),
         (Options(seed=1, partition="t0-0"), "--partition"),
-        (Options(seed=1, until="1s", partition="t9-0"), "'t9-0' is none of k0-0, t0-0"),
+        (Options(seed=1, until="1s", partition="t9-0"), "'t9-0'; allowed are k0-0, t0-0"),
         (Options(seed=1, show=True, out=Path("/nowhere/x")), "/nowhere/x"),
     ):
         assert command.main(wrong) == 2
