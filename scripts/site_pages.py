@@ -31,6 +31,14 @@ LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?\
 CODE: Final = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 
 
+def on_config(config: Any) -> Any:
+    """Make anchors as GitHub makes them, because pages are read there, too (called by MkDocs)."""
+    from pymdownx.slugs import slugify
+
+    config["mdx_configs"].setdefault("toc", {})["slugify"] = slugify(case="lower")
+    return config
+
+
 def on_files(files: Any, config: Any) -> Any:
     """Add the generated pages to the site (called by MkDocs)."""
     from mkdocs.structure.files import File

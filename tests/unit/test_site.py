@@ -99,7 +99,7 @@ def mkdocs() -> None:
 SMALL = """\
 INHERIT: {root}/mkdocs.yml
 docs_dir: pages
-hooks: []
+hooks: [anchors.py]
 plugins: []
 nav: [index.md, other.md]
 """
@@ -121,6 +121,7 @@ def test_site_with_a_dead_link_is_not_built(link: str, complaint: str, tmp_path:
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages/index.md").write_text(f"# One\n\n[other]({link})\n")
     (tmp_path / "pages/other.md").write_text("# Other\n\n## A & B (KIP-966)\n")
+    (tmp_path / "anchors.py").write_text("from scripts.site_pages import on_config\n")
     config = tmp_path / "mkdocs.yml"
     config.write_text(SMALL.format(root=ROOT))
     done = built(config, tmp_path / "site")
