@@ -1,4 +1,4 @@
-"""docs/first-hours: no traceback, and unchanged answers to mistakes that need no cluster."""
+"""Pages with recorded output: no traceback, and unchanged answers to mistakes without a cluster."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from kraftbox import __main__ as program
-from scripts.first_hours import BLOCK, NOTE, commands, shortened
+from scripts.tutorials import BLOCK, NOTE, commands, shortened
 
-FOLDER = Path(__file__).parents[2] / "docs/first-hours"
-TRANSCRIPTS = sorted(FOLDER.glob("*.md"))
-MISTAKES = (FOLDER / "mistakes.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+TRANSCRIPTS = [*sorted(DOCS.glob("tutorials/*.md")), DOCS / "compose.md", DOCS / "mistakes.md"]
+MISTAKES = (DOCS / "mistakes.md").read_text(encoding="utf-8")
 ALONE, WITH_A_NODE = MISTAKES.split("## With a node that runs")
 
 
@@ -32,7 +32,7 @@ def test_nothing_ends_in_a_traceback(transcript: Path) -> None:
     assert f"/{Path(__file__).resolve().parts[1]}/" not in text
 
 
-def test_at_least_forty_mistakes_have_a_failing_exit_code() -> None:
+def test_mistakes_end_with_a_failing_exit_code() -> None:
     told = [
         line
         for block in BLOCK.finditer(MISTAKES)

@@ -1,17 +1,18 @@
 """Refresh of transcripts: run the commands of a page again and write their output below each.
 
-    python scripts/first_hours.py docs/first-hours/chaos.md [...]
+    python scripts/tutorials.py docs/tutorials/first-cluster.md [...]
 
 A transcript is Markdown. In its `console` blocks each line that begins with `$ ` is a bash command;
 below it stands its output, with the exit code if it is not 0. The prose is written by hand and
 stays. All commands of a transcript run in one fresh folder. Their fresh virtual environment has a
-wheel of this checkout (FIRST_HOURS_VENV names another). Comments before a block set what the block
+wheel of this checkout (TUTORIALS_VENV names another). Comments before a block set what the block
 itself cannot show:
 
     <!-- file: NAME -->       write the next block, of any language, to this file
     <!-- ctrl-c: TEXT -->     send SIGINT in the next block once this text was printed
     <!-- lines: N -->         show only the first and last lines of longer output, N together
     <!-- unseen: COMMAND -->  run this command without showing it
+    <!-- varies -->           the output of the next block differs from run to run (for tests)
 
 Commands may use `$CHECKOUT`, this repository, for files of its tests (Apache Kafka's jars).
 """
@@ -32,9 +33,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOTE = re.compile(r"<!-- ([\w-]+): (.*?) -->", re.DOTALL)
+EXPORT = re.compile(r"export (\w+)=(\S+)")
 COMMAND_S = 600.0
 LINES_MAX = 60
 WIDTH = 100
+VARIES = "<!-- varies -->"
+"""Note before a block whose output differs from run to run."""
 LIVE = re.compile(r"\r[^\n]")
 
 
@@ -56,6 +60,8 @@ class Shell:
             "COLUMNS": str(WIDTH),
             "TERM": "dumb",
             "PYTHONDONTWRITEBYTECODE": "1",
+            # Plug-ins of this repository's own tests, which a reader's project does not have.
+            "PYTEST_ADDOPTS": "-p no:randomly -p no:asyncio",
         }
         self._names = {
             str(self.folder): "~/shop",
@@ -66,7 +72,13 @@ class Shell:
 
     def run(self, command: str, ctrl_c: str | None = None) -> str:
         """Run one command. Returns: both output streams as a reader should see them, and the exit
-        code."""
+        code.
+
+        `export NAME=VALUE` holds for all later commands.
+        """
+        if exported := EXPORT.fullmatch(command):
+            self.environ[exported[1]] = exported[2]
+            return ""
         # Ctrl-C interrupts all processes of the terminal: here those of one session.
         process = subprocess.Popen(
             ["bash", "-c", f"{command}\n"],
@@ -94,6 +106,7 @@ class Shell:
             raise
         finally:
             watchdog.cancel()
+            process.stdout.close()
         text = shown.decode(errors="replace")
         for path, name in self._names.items():
             text = text.replace(path, name)
@@ -164,10 +177,10 @@ def fresh_environment(folder: Path) -> Path:
 
 
 def main(files: list[str]) -> int:
-    given = os.environ.get("FIRST_HOURS_VENV")
+    given = os.environ.get("TUTORIALS_VENV")
     for name in files:
         file = Path(name)
-        home = Path(tempfile.mkdtemp(prefix="first-hour-"))
+        home = Path(tempfile.mkdtemp(prefix="tutorial-"))
         try:
             venv = Path(given) if given else fresh_environment(home)
             file.write_text(
