@@ -19,6 +19,7 @@ except ImportError:
     MetadataHookInterface = object
 
 RELATIVE = re.compile(r"\[([^\]]*)\]\((?![a-z]+:|#)([^)]+)\)")
+PICTURE = re.compile(r"!\[([^\]]*)\]\((?![a-z]+:|#)([^)]+)\)\n*")
 
 
 def urls(home: str) -> dict[str, str]:
@@ -35,7 +36,8 @@ def urls(home: str) -> dict[str, str]:
 def readme(text: str, home: str, version: str) -> str:
     """The README as an index shows it."""
     if not home:
-        return RELATIVE.sub(r"\1", text)
+        return RELATIVE.sub(r"\1", PICTURE.sub("", text))
+    text = PICTURE.sub(rf"![\1]({home}/raw/v{version}/\2)\n\n", text)
     return RELATIVE.sub(rf"[\1]({home}/blob/v{version}/\2)", text)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from simulation.event import Event
     from simulation.run_world import RunWorld
-    from simulation.shape import Shape
+    from simulation.shapes.shape import Shape
     from simulation.world.cluster import Machine
     from simulation.world.network import Network
 

@@ -1,4 +1,4 @@
-"""The commands of docs/tutorials, run in their order on real nodes.
+"""The commands of README.md and docs/tutorials, run in their order on real nodes.
 
 Each command ends with the exit code of the page. It prints the lines of the page, too, except in
 blocks with the note `varies`. Times, ports and process ids are not compared. Additions: `--port 0`
@@ -21,7 +21,7 @@ from tests.e2e.commands import REPOSITORY
 pytestmark = pytest.mark.e2e
 
 TUTORIALS = sorted((REPOSITORY / "docs/tutorials").glob("*.md"))
-PAGES = TUTORIALS
+PAGES = [REPOSITORY / "README.md", *TUTORIALS]
 STARTS = re.compile(r"^kraftbox up\b(?!.*--port)")
 BOOTSTRAP = re.compile(r"^bootstrap\.servers=(\S+)", re.MULTILINE)
 EXIT_CODE = re.compile(r"\n?\[exit code \d+\]$")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from simulation.event import Event
-from simulation.planted.tier_focus import TIER
 from simulation.schedule import Schedule
 from simulation.swarm import run
+from tests.sim.planted.tier_focus import TIER
 
 
 def schedule(**args: Any) -> Schedule:

@@ -25,6 +25,12 @@ def test_links_of_the_readme_hold_on_an_index():
     assert readme("[a](b.md) [c](https://d) [e](#f)", "", "1") == "a [c](https://d) [e](#f)"
 
 
+def test_pictures_of_the_readme_hold_on_an_index():
+    """A page of a file is no picture: an index needs the file itself."""
+    assert readme("![p](x.svg)\n\na", HOME, "1") == f"![p]({HOME}/raw/v1/x.svg)\n\na"
+    assert readme("![p](x.svg)\n\na", "", "1") == "a"
+
+
 def test_unready_release_is_refused_with_reason():
     with pytest.raises(
         NotReady, match=r"package version 0\.1\.0 differs from 0\.2\.0 in pyproject.toml"
