@@ -103,10 +103,10 @@ def audited_page(folder: Path, partitions: int) -> Path:
 
 
 def installed(folder: Path) -> Path:
-    """Install the Node script with the dependencies of its lock file into `folder`."""
+    """Install the Node scripts with the dependencies of its lock file into `folder`."""
     place = folder / "browser"
     place.mkdir()
-    for name in ("package.json", "package-lock.json", "look.mjs"):
+    for name in ("package.json", "package-lock.json", "look.mjs", "site.mjs"):
         shutil.copy(BROWSER / name, place)
     subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=place, check=True)
     return place

@@ -28,6 +28,7 @@ ROOT_PAGES: Final = {
 """Pages at the top of the repository, and their names on the site."""
 DOCS: Final = "docs"
 LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+EMPTY_HEADER: Final = re.compile(r"<th( [^>]*)?></th>")
 CODE: Final = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 
 
@@ -52,6 +53,14 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Return a page with links that lead to pages of the site (called by MkDocs)."""
     home = os.environ.get("KRAFTBOX_HOME", "").rstrip("/")
     return site_links(markdown, page.file.src_uri, home, {one.src_uri for one in files})
+
+
+def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
+    """Return a page's HTML with empty header cells as plain ones (called by MkDocs).
+
+    A screen reader would announce a header without a name.
+    """
+    return EMPTY_HEADER.sub(r"<td\1></td>", content)
 
 
 def generated_pages(root: Path) -> Iterator[tuple[str, str]]:

@@ -42,6 +42,13 @@ def test_site_links_lead_to_pages_of_the_site(
     assert site_pages.site_links(text, uri, home, PAGES) == expected
 
 
+def test_empty_header_cells_are_plain_cells() -> None:
+    """A screen reader would announce a header without a name (axe-core: empty-table-header)."""
+    table = '<tr><th></th><th style="text-align: left"></th><th>a</th></tr>'
+    shown = site_pages.on_page_content(table, None, None, None)
+    assert shown == '<tr><td></td><td style="text-align: left"></td><th>a</th></tr>'
+
+
 def sections(page: str) -> dict[str, str]:
     """Return the text below each heading of a page."""
     parts = re.split(r"^#+ (.+)$", page, flags=re.MULTILINE)
