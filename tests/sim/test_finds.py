@@ -21,6 +21,7 @@ from simulation.swarm import run
 from storage.log import log, manager
 from storage.log.cleaning import rewrite
 from storage.log.log import Log
+from storage.log.segment import Segment
 from storage.log.topic_id_file import take_topic_id
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,6 +42,7 @@ def _never_flushed(*given: Any, clean: bool) -> Any:
 PLANTED: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "joins-unread": ((RemoteReplica, "may_join", lambda *_arguments: True),),
     "epoch-begin-cleaned": ((rewrite, "_anonymous_frame", lambda _header: None),),
+    "rotten-last-offset": ((Segment, "reach", lambda *_arguments: 0),),
     "removal-undone": ((Log, "_delete_oldest", _owes_no_removal),),
     "topic-id-lost": (
         (manager, "is_unidentified", lambda _log: False),
