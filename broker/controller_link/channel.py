@@ -200,7 +200,7 @@ class ControllerChannel:
             current = asyncio.current_task()
             if current is not None and current.cancelling():
                 raise
-            raise ConnectionAbortedError("the controller has moved") from None
+            raise ConnectionAbortedError("another controller is active") from None
         finally:
             self._dialling = None
 

@@ -129,7 +129,7 @@ def read_all(log: Log) -> None:
         if not headers or headers[-1].last_offset < offset:
             if log.recovery_report.clean:
                 return
-            raise Finding(f"cannot read at {offset} of {log.log_end_offset}")
+            raise Finding(f"cannot read at offset {offset}, log end {log.log_end_offset}")
         offset = headers[-1].last_offset + 1
     raise Finding("reading does not end")
 

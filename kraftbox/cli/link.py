@@ -40,7 +40,7 @@ First = Annotated[
         help=f"One end: a node's id, or `{CLIENTS}` for clients on this machine.",
     ),
 ]
-Second = Annotated[int, typer.Argument(metavar="B", parser=_end, help="The other end.")]
+Second = Annotated[int, typer.Argument(metavar="B", parser=_end, help="Other end of the link.")]
 OneWay = Annotated[
     bool, typer.Option("--one-way", help="Change the direction from A to B only; default: both.")
 ]
@@ -107,7 +107,7 @@ def heal(
         ),
     ] = None,
     b: Annotated[
-        int | None, typer.Argument(metavar="[B]", parser=_end, help="The other end.")
+        int | None, typer.Argument(metavar="[B]", parser=_end, help="Other end of the link.")
     ] = None,
     directory: DirOption = DIR_DEFAULT,
 ) -> None:

@@ -165,7 +165,7 @@ class Testbed(Document):
             if node.rack and not known[number]:
                 raise ValueError(f"nodes.{number}: only a broker can have a rack")
         if not all(self._all_racks()):
-            raise ValueError("racks: give a rack to every broker or to none, in nodes or in racks")
+            raise ValueError("racks: either every broker must have a rack or none")
         self._check_settings()
         for name, topic in self.topics.items():
             if topic.replicas > self.brokers:

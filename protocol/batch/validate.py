@@ -266,7 +266,7 @@ def validate_records(payload: bytes, header: BatchHeader, rules: AppendRules, no
     try:
         for index, record in enumerate(scan(payload, header.record_count)):
             if record.offset_delta != index:
-                raise InvalidRecord(index, f"offset delta {record.offset_delta}")
+                raise InvalidRecord(index, f"offset delta {record.offset_delta}, expected {index}")
             timestamp = base_timestamp + record.timestamp_delta
             if timestamp > max_timestamp:
                 max_timestamp = timestamp

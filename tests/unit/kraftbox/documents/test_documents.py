@@ -100,7 +100,7 @@ def test_json_is_yaml_too():
         ("nodes: {7: {}}", "nodes: unknown node 7; known: 1, 101"),
         ("nodes: {1: {rak: b}}", "invalid key 'rak' of nodes.1; allowed: rack, settings"),
         ("nodes: {101: {rack: b}}", "nodes.101: only a broker can have a rack"),
-        ("nodes: {1: {rack: b}}\nbrokers: 2", "give a rack to every broker or to none"),
+        ("nodes: {1: {rack: b}}\nbrokers: 2", "either every broker must have a rack or none"),
         ("settings: {node.id: 1}", "node.id: `up` sets it for each node"),
         ("nodes: {1: {settings: {log.dirs: x}}}", "log.dirs: `up` sets it for each node"),
         ("faults: [{at_seconds: 1, do: pause}]", "faults.0: pause needs nodes"),
