@@ -87,8 +87,8 @@ class Figures:
             f"|---|{'---|' * len(columns)}",
         ]
         for row, values in self.rows.items():
-            told = [shown(values[name]) if name in values else "-" for name in columns]
-            lines.append(f"| {row} | {' | '.join(told)} |")
+            cells = [shown(values[name]) if name in values else "-" for name in columns]
+            lines.append(f"| {row} | {' | '.join(cells)} |")
         return "\n".join(lines)
 
 

@@ -70,8 +70,8 @@ def as_table(rows: Sequence[Row]) -> str:
     found = crossing(rows)
     long = rows[-1]
     auto = f"{HERE_BYTES_MAX * long.records / long.size_bytes:,.0f}"
-    said = "do not cross" if found is None else f"cross at some {found:,.0f} records"
-    lines += ["", f"The two {said}; `--engine auto` changes at some {auto} of such records."]
+    verb = "do not cross" if found is None else f"cross at some {found:,.0f} records"
+    lines += ["", f"The two {verb}; `--engine auto` changes at some {auto} of such records."]
     return "\n".join(lines)
 
 
@@ -117,11 +117,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--logs", type=Path, help="folder that keeps the logs for later runs")
     options = options_of(parser, arguments)
-    asked = options.records or (QUICK_RECORDS if options.quick else RECORDS)
+    lengths = options.records or (QUICK_RECORDS if options.quick else RECORDS)
     rounds = 1 if options.quick else options.rounds
     with tempfile.TemporaryDirectory(prefix="kraftbox-bench-") as scratch:
         place = options.logs or Path(scratch)
-        rows = [row(place / number, int(number), rounds) for number in asked.split(",")]
+        rows = [row(place / number, int(number), rounds) for number in lengths.split(",")]
     table = as_table(rows)
     print(table)
     keep(options, MARKS, table, rows)

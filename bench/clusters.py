@@ -154,9 +154,9 @@ class Kraftbox(Cluster):
 
     def pids(self) -> dict[str, int]:
         """Return every process of the cluster by name."""
-        told = control.status(self.place)
-        nodes = {f"node {node['id']}": node["pid"] for node in told["nodes"]}
-        return {"supervisor": told["pid"], "fork server": told["forkServerPid"], **nodes}
+        status = control.status(self.place)
+        nodes = {f"node {node['id']}": node["pid"] for node in status["nodes"]}
+        return {"supervisor": status["pid"], "fork server": status["forkServerPid"], **nodes}
 
     def addresses(self) -> dict[int, Address]:
         return {number: _address(node["listeners"]) for number, node in self._nodes.items()}

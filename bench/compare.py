@@ -136,12 +136,12 @@ def tree_of(ref: str) -> Iterator[Path]:
 
 def measured(tree: Path, case: str) -> Figures:
     """Run a tree's own microbenchmark. Raises CalledProcessError if it fails."""
-    told = output_of(
+    output = output_of(
         [sys.executable, "-m", f"bench.{case}"],
         cwd=tree,
         env={**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"},
     )
-    return figures_of(told)
+    return figures_of(output)
 
 
 def compared(commit: Path, cases: Sequence[str], rounds: int) -> list[Verdict]:

@@ -73,17 +73,17 @@ class Elections(Run):
     """One cluster from its start to its stop."""
 
     async def measure(self, connections: dict[int, Connection]) -> None:
-        asked = connections[THIRD]
+        connection = connections[THIRD]
         replicas = (LEADER, SECOND, THIRD)
         await create_topics(connections[LEADER], self.topics, self.options.partitions, replicas)
-        await self._until_isr(asked, LEADER, 3)
+        await self._until_isr(connection, LEADER, 3)
         await until_rest(self.cluster)
         await self._lose(connections, LEADER, SECOND, "from the ISR")
-        await self._until_isr(asked, SECOND, 2)
+        await self._until_isr(connection, SECOND, 2)
         await until_rest(self.cluster)
         await self._lose(connections, SECOND, THIRD, "to the last in the ISR")
         if isinstance(self.cluster, Kraftbox):
-            await self._until_isr(asked, THIRD, 1)
+            await self._until_isr(connection, THIRD, 1)
             await self._lose_all(self.cluster, connections)
 
     @property
@@ -173,18 +173,18 @@ class Elections(Run):
         )
         memory = Memory(pids)
         starting = asyncio.ensure_future(asyncio.to_thread(cluster.restart, THIRD))
-        asked = connections[LEADER]
-        await until(lambda: _knows_all(asked), 0.01, "all brokers unfenced")
+        connection = connections[LEADER]
+        await until(lambda: _knows_all(connection), 0.01, "all brokers unfenced")
         begin = time.monotonic()
         sampling = asyncio.ensure_future(memory.sample())
-        await self.until_each(asked, lambda one: one.leader_id >= 0, "a leader")
-        led = time.monotonic() - begin
+        await self.until_each(connection, lambda one: one.leader_id >= 0, "a leader")
+        led_s = time.monotonic() - begin
         # All logs have the same length, so the first replica of each assignment is elected.
         await until_served(connections, {LEADER: self._all}, refusing_to_list)
         served = time.monotonic() - begin
         sampling.cancel()
         await starting
-        self.note("Balanced: from the last broker unfenced until all are led, s", led)
+        self.note("Balanced: from the last broker unfenced until all are led, s", led_s)
         self.note("Balanced: from the last broker unfenced until all serve, s", served)
         for kind, is_it in KINDS.items():
             of_kind = [node_id for node_id in pids if is_it(node_id)]

@@ -123,8 +123,8 @@ class Failovers:
         """Find the offsets that broker 1 has on its disk, for all partitions."""
         client, found = self.side.client, []
         for which in (EARLIEST_LOCAL, LATEST):
-            asked = [client.list_offset(topic, index, which) for topic, index in self.partitions]
-            found.append([one.offset for one in await asyncio.gather(*asked)])
+            requests = [client.list_offset(topic, index, which) for topic, index in self.partitions]
+            found.append([one.offset for one in await asyncio.gather(*requests)])
         self.start, self.end = max(found[0]), min(found[1])
 
     async def _switch(self, on: bool) -> None:

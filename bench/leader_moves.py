@@ -97,8 +97,8 @@ class Times(NamedTuple):
     """For each slow one: wall-clock ms of the send, duration in microseconds, partition."""
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Times:
-        return cls(dict(told["counts"]), told["longest_us"] / 1000, told.get("slow", ()))
+    def of(cls, report: Mapping[str, Any]) -> Times:
+        return cls(dict(report["counts"]), report["longest_us"] / 1000, report.get("slow", ()))
 
     @property
     def number(self) -> int:
@@ -381,14 +381,14 @@ async def run(
             await asyncio.sleep(REST_S)
             begun_ms.append(int(time.time() * 1000))
             moved += await events.happen(case)
-        told = await asyncio.wait_for(process.stdout.readline(), PATIENCE_S + seconds)
+        line = await asyncio.wait_for(process.stdout.readline(), PATIENCE_S + seconds)
         await process.wait()
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
         await client.close()
-    answer: Mapping[str, Any] = json.loads(told)
+    answer: Mapping[str, Any] = json.loads(line)
     return answer, moved, begun_ms
 
 
@@ -452,7 +452,7 @@ class Comparison:
             asyncio.run(switch(self._ours, name == HINTS))
         create_topic(cluster, TOPIC, PARTITIONS, BROKERS, {"min.insync.replicas": "2"})
         before = self._counted(cluster, case)
-        told, moved, begun_ms = asyncio.run(
+        report, moved, begun_ms = asyncio.run(
             run(cluster, self._clients, case, self._options.rate, self._options.times)
         )
         after = self._counted(cluster, case)
@@ -460,13 +460,13 @@ class Comparison:
         refused, metadata = (
             (None, None) if after is None or before is None else _between(before, after)
         )
-        sends, reads = Times.of(told["sends"]), Times.of(told["reads"])
+        sends, reads = Times.of(report["sends"]), Times.of(report["reads"])
         return Row(
             case,
             name,
             number,
             moved,
-            failed=told["failed"],
+            failed=report["failed"],
             refused=refused,
             metadata=metadata,
             sends=sends,

@@ -99,8 +99,8 @@ async def measure(count: int, only: str) -> None:
                     size = "none"
                 passed = time.monotonic() - began
                 await asyncio.sleep(0)
-                held = f"{loop.longest_ms:.1f} | {loop.collected_ms:.1f}"
-                print(f"| {shape} | {role} | {held} | {passed:.2f} | {size} |", flush=True)
+                holds = f"{loop.longest_ms:.1f} | {loop.collected_ms:.1f}"
+                print(f"| {shape} | {role} | {holds} | {passed:.2f} | {size} |", flush=True)
 
 
 def main() -> None:

@@ -169,8 +169,8 @@ async def scraping(address: str, found: list[tuple[float, int]]) -> AsyncIterato
     try:
         yield
     finally:
-        told, _ = await process.communicate(b"end")
-    for line in told.decode().splitlines():
+        output, _ = await process.communicate(b"end")
+    for line in output.decode().splitlines():
         seconds, size = line.split()
         found.append((float(seconds), int(size)))
 

@@ -50,9 +50,9 @@ def begin_sampling(
 def end_sampling(sampler: subprocess.Popen[str], path: Path) -> None:
     """Stop the sampler, which writes its file. Raises RuntimeError if it has not."""
     sampler.send_signal(signal.SIGINT)
-    _, told = sampler.communicate(timeout=STOP_S_MAX)
+    _, complaint = sampler.communicate(timeout=STOP_S_MAX)
     if not path.exists():
-        raise RuntimeError(f"{SAMPLER} wrote no output: {told}")
+        raise RuntimeError(f"{SAMPLER} wrote no output: {complaint}")
 
 
 class Served(Protocol):

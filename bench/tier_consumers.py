@@ -81,11 +81,11 @@ class Consumers:
         offset = self.rng.randrange(self.options.start, self.options.end)
         await asyncio.sleep(self.rng.uniform(0.0, BEGIN_S))
         while time.monotonic() < end:
-            asked = time.monotonic()
+            begun_s = time.monotonic()
             answer = await connection.request(
                 _request(self.options.topic, partition, offset), TIMEOUT_MS, VERSION
             )
-            self.answer_s.append(time.monotonic() - asked)
+            self.answer_s.append(time.monotonic() - begun_s)
             data = answer.responses[0].partitions[0]
             if data.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
                 self.tries_again += 1

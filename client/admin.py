@@ -411,13 +411,13 @@ class Admin:
         Raises Refused for the first partition that does not exist, and
         ApiError(UNSUPPORTED_VERSION) for a Kafka cluster.
         """
-        asked = list(partitions)
+        listed = list(partitions)
         found: list[ExplainedPartition] = []
-        for begin in range(0, len(asked), EXPLAINED_MAX):
+        for begin in range(0, len(listed), EXPLAINED_MAX):
             request = ExplainElectionRequest(
                 topics=[
                     ExplainElectionRequest.Topic(name=topic, partitions=[index])
-                    for topic, index in asked[begin : begin + EXPLAINED_MAX]
+                    for topic, index in listed[begin : begin + EXPLAINED_MAX]
                 ]
             )
             reply = await self._ask(request)

@@ -105,7 +105,7 @@ class ClusterClient:
         self._check_cluster = check_cluster
         self._connections: dict[Address, asyncio.Task[Connection]] = {}
         self._failures: dict[Address, float] = {}
-        self._told: dict[Address, int] = {}
+        self._answer_order: dict[Address, int] = {}
         """The sequence number of each node's last Metadata response."""
         self._turns = itertools.count(1)
         self._coordinators: dict[str, int] = {}
@@ -178,10 +178,10 @@ class ClusterClient:
 
         Raises OSError if no broker answers in time.
         """
-        asked = None
+        entries = None
         if topics is not None:
-            asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(topics=asked, allow_auto_topic_creation=create)
+            entries = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=entries, allow_auto_topic_creation=create)
         answer = await self._request_some(request, timeout_ms, None, doubting)
         self.cache.learn(answer)
         return answer
@@ -217,7 +217,7 @@ class ClusterClient:
                 try:
                     answer = await self._request(address, message, left_ms, version, answer_ms)
                     if isinstance(message, MetadataRequest):
-                        self._told[address] = next(self._turns)
+                        self._answer_order[address] = next(self._turns)
                     return answer
                 except Rebootstrapped:
                     raise
@@ -494,7 +494,7 @@ class ClusterClient:
         doubted = None if doubting is None else self.cache.brokers.get(doubting)
 
         def key(address: Address) -> tuple[float, bool, int]:
-            turn = 0 if doubting is None else self._told.get(address, 0)
+            turn = 0 if doubting is None else self._answer_order.get(address, 0)
             return self._failures.get(address, 0.0), address == doubted, turn
 
         return sorted(known, key=key)

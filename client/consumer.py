@@ -49,7 +49,7 @@ class PositionReset(NamedTuple):
 
     topic: str
     partition: int
-    asked: int
+    requested_offset: int
     log_start_offset: int
     log_end_offset: int
     position: int
@@ -227,8 +227,8 @@ class Consumer:
         """Return the nearest position within the log; report the reset."""
         low = (await offsets_at(self._client, [key], EARLIEST))[key]
         high = (await offsets_at(self._client, [key], LATEST))[key]
-        asked = self.positions[key]
-        position = min(max(asked, low), max(low, high))
-        if position != asked and self._on_reset is not None:
-            self._on_reset(PositionReset(*key, asked, low, high, position))
+        offset = self.positions[key]
+        position = min(max(offset, low), max(low, high))
+        if position != offset and self._on_reset is not None:
+            self._on_reset(PositionReset(*key, offset, low, high, position))
         return position

@@ -124,13 +124,13 @@ class ElectionRequests:
         A partition that the response omits has failed. Partitions over the broker's limit are
         requested again, unless the broker served none of the request; then they have failed.
         """
-        told = _results(answer)
-        if answer.error_code and not told:
+        received = _results(answer)
+        if answer.error_code and not received:
             raise Refused("election", answer.error_code)
-        asked, later = self._waiting[:PARTITIONS_MAX], self._waiting[PARTITIONS_MAX:]
-        results = {partition: told.get(partition, _UNTOLD) for partition in asked}
+        page, later = self._waiting[:PARTITIONS_MAX], self._waiting[PARTITIONS_MAX:]
+        results = {partition: received.get(partition, _NO_RESULT) for partition in page}
         over = [one for one, result in results.items() if result.number == OVER_THE_LIMIT]
-        again = [] if len(over) == len(asked) else over
+        again = [] if len(over) == len(page) else over
         self._waiting = [*again, *later]
         for partition in again:
             del results[partition]
@@ -138,7 +138,7 @@ class ElectionRequests:
 
 
 OVER_THE_LIMIT = ErrorCode.REQUEST_LIMIT_REACHED
-_UNTOLD = ElectionResult(
+_NO_RESULT = ElectionResult(
     ErrorCode.UNKNOWN_SERVER_ERROR, "the response has no result for this partition"
 )
 

@@ -71,10 +71,10 @@ async def _existing(
     """Return the partitions that have a leader now."""
     wanted = set(partitions)
     topics = (await client.metadata(sorted({name for name, _ in wanted}))).topics
-    led = {
+    existing = {
         (t.name or "", p.partition_index) for t in topics for p in t.partitions if p.leader_id >= 0
     }
-    return sorted(wanted & led)
+    return sorted(wanted & existing)
 
 
 async def committed(client: ClusterClient, group: str) -> dict[TopicPartition, int]:

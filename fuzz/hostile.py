@@ -301,17 +301,17 @@ def hostile_batch(rng: random.Random, count: int | None = None) -> bytes:
             for n in range(count)
         )
     )
-    told = count if rng.random() < 0.9 else rng.choice((-1, 0, 1, 2**31 - 1))
+    claimed = count if rng.random() < 0.9 else rng.choice((-1, 0, 1, 2**31 - 1))
     tail = struct.pack(
         ">hiqqqhii",
         rng.choice((0, 0, 0, 1, 2, 3, 4, 5, 8, 16, 32, 64, 0x7FFF)),
-        told - 1 if told > -(2**31) else told,
+        claimed - 1 if claimed > -(2**31) else claimed,
         rng.choice(extremes),
         rng.choice(extremes),
         rng.choice((-1, -1, -1, 0, 2**63 - 1)),
         rng.choice((-1, 0, 2**15 - 1)),
         rng.choice((-1, 0, 2**31 - 1)),
-        told,
+        claimed,
     )
     tail += records
     head = struct.pack(

@@ -444,9 +444,9 @@ class Bystander:
     async def _read(self) -> None:
         assert self._process is not None and self._process.stdout is not None
         while line := await self._process.stdout.readline():
-            told = json.loads(line)
-            self.took_ms += told["took_ms"]
-            self.errors += told["errors"]
+            report = json.loads(line)
+            self.took_ms += report["took_ms"]
+            self.errors += report["errors"]
 
     def take(self) -> dict[str, Any]:
         """Return statistics of the requests since the last call."""
@@ -577,11 +577,15 @@ def judge(seen: dict[str, Any], options: argparse.Namespace) -> list[str]:
 
 def say_errors(text: str) -> None:
     """Print each error of a node's log once, and the last 1,000 characters of the log."""
-    told: set[str] = set()
+    printed: set[str] = set()
     for part in re.split(r"^(?=\[)", text, flags=re.M):
         last = part.rstrip().rpartition("\n")[2]
-        if " ERROR " in part.partition("\n")[0] and last not in told and len(told) < ERRORS_MAX:
-            told.add(last)
+        if (
+            " ERROR " in part.partition("\n")[0]
+            and last not in printed
+            and len(printed) < ERRORS_MAX
+        ):
+            printed.add(last)
             say(part.rstrip())
     say(text[-1000:])
 

@@ -44,10 +44,10 @@ def allowed_skips(gaps: str) -> list[Allowed]:
 
 def complaint(reason: str, allowed: Sequence[Allowed], *, on_ci: bool) -> str | None:
     """Return why a test may not be skipped for this reason; None if it may."""
-    said = reason.removeprefix("Skipped: ")
-    row = next((row for row in allowed if said.startswith(row.reason)), None)
+    stated = reason.removeprefix("Skipped: ")
+    row = next((row for row in allowed if stated.startswith(row.reason)), None)
     if row is None:
-        return f"docs/gaps.md does not list this skipped test: {said}"
+        return f"docs/gaps.md does not list this skipped test: {stated}"
     if on_ci and not row.on_ci:
-        return f"CI must run this test: {said}"
+        return f"CI must run this test: {stated}"
     return None

@@ -35,12 +35,14 @@ def librdkafka(bootstrap: str, topic: str) -> Callable[[], None]:
 
     producer = Producer({"bootstrap.servers": bootstrap})
 
-    def told(sent: float, error: object, _: Any) -> None:
+    def on_delivery(sent: float, error: object, _: Any) -> None:
         if error is None:
             delivered(sent)
 
     def send() -> None:
-        producer.produce(topic, b"x", partition=0, on_delivery=partial(told, time.time() * 1000))
+        producer.produce(
+            topic, b"x", partition=0, on_delivery=partial(on_delivery, time.time() * 1000)
+        )
         producer.poll(0)
 
     return send

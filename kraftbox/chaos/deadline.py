@@ -21,5 +21,5 @@ async def within(limit_s: float, what: str | Callable[[], str]) -> AsyncIterator
     except TimeoutError:
         if not limit.expired():
             raise
-        told = what if isinstance(what, str) else what()
-        raise TargetError(f"{told}: not finished after {limit_s:g} s") from None
+        step = what if isinstance(what, str) else what()
+        raise TargetError(f"{step}: not finished after {limit_s:g} s") from None

@@ -68,8 +68,8 @@ def _operations(history: History) -> list[Operation]:
         at = {offset: value for *_, records in polls for offset, value in records if value >= 0}
         values = " ".join(str(at[offset]) for offset in sorted(at))
         begin_us, end_us = min(one[0] for one in polls), max(one[1] for one in polls)
-        asked, told = f"[:r {key} nil]", f"[:r {key} [{values}]]"
-        found.append(Operation(process, begin_us, end_us, Outcome.OK, asked, told))
+        request, answer = f"[:r {key} nil]", f"[:r {key} [{values}]]"
+        found.append(Operation(process, begin_us, end_us, Outcome.OK, request, answer))
     return sorted(found, key=lambda one: (one.begin_us, one.end_us))
 
 

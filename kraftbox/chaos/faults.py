@@ -74,17 +74,19 @@ def _kind(
 
 @_kind("kill-leader", "F1", "kill -9 the leader of a partition", Ability.PROCESSES)
 async def kill_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
-    async with _down(scene, "kill", led.leader):
-        yield Hit([led.leader], f"leader of partition {led.number}")
+    partition = await scene.a_leader(rng)
+    async with _down(scene, "kill", partition.leader):
+        yield Hit([partition.leader], f"leader of partition {partition.number}")
 
 
 @_kind("kill-follower", "F2", "kill -9 a follower of a partition", Ability.PROCESSES)
 async def kill_follower(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
-    victim = rng.choice([one for one in led.replicas if one != led.leader] or [led.leader])
+    partition = await scene.a_leader(rng)
+    victim = rng.choice(
+        [one for one in partition.replicas if one != partition.leader] or [partition.leader]
+    )
     async with _down(scene, "kill", victim):
-        yield Hit([victim], f"follower of partition {led.number}")
+        yield Hit([victim], f"follower of partition {partition.number}")
 
 
 @_kind("restart", "F3", "restart all nodes cleanly, one after another", Ability.PROCESSES)
@@ -111,9 +113,9 @@ async def kill_all(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
 
 @_kind("pause-leader", "F5", "pause the leader of a partition (SIGSTOP)", Ability.PROCESSES)
 async def pause_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
-    async with _paused(scene, led.leader):
-        yield Hit([led.leader], f"leader of partition {led.number}")
+    partition = await scene.a_leader(rng)
+    async with _paused(scene, partition.leader):
+        yield Hit([partition.leader], f"leader of partition {partition.number}")
 
 
 @_kind("pause-controller", "F6", "pause the active controller (SIGSTOP)", Ability.PROCESSES)
@@ -126,10 +128,10 @@ async def pause_controller(scene: Scene, rng: random.Random) -> AsyncIterator[Hi
 @_kind("kill-controller", "F7", "kill -9 the active controller and a leader", Ability.PROCESSES)
 async def kill_controller(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     controller = await scene.controller()
-    led = await scene.a_leader(rng)
-    victims = list(dict.fromkeys([led.leader, controller]))
+    partition = await scene.a_leader(rng)
+    victims = list(dict.fromkeys([partition.leader, controller]))
     async with _down(scene, "kill", *victims):
-        yield Hit(victims, f"leader of partition {led.number}, then the active controller")
+        yield Hit(victims, f"leader of partition {partition.number}, then the active controller")
 
 
 @_kind(
@@ -139,27 +141,28 @@ async def kill_controller(scene: Scene, rng: random.Random) -> AsyncIterator[Hit
     Ability.PROCESSES,
 )
 async def lone_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
-    followers = [one for one in led.replicas if one != led.leader]
+    partition = await scene.a_leader(rng)
+    followers = [one for one in partition.replicas if one != partition.leader]
     async with AsyncExitStack() as dead:
         async with _paused(scene, *followers):
             await asyncio.sleep(LONE_S)
-            await dead.enter_async_context(_down(scene, "kill", led.leader))
-        yield Hit([led.leader, *followers], f"replicas of partition {led.number}")
+            await dead.enter_async_context(_down(scene, "kill", partition.leader))
+        yield Hit([partition.leader, *followers], f"replicas of partition {partition.number}")
 
 
 @_kind("reassign", "F28", "reassign a partition, kill its leader, cancel", Ability.PROCESSES)
 async def reassign(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
-    spare = [one for one in await scene.brokers() if one not in led.replicas]
-    wanted = [*led.replicas[1:], rng.choice(spare)] if spare else led.replicas[::-1]
-    await scene.reassign(led.number, wanted)
-    async with _down(scene, "kill", led.leader):
+    partition = await scene.a_leader(rng)
+    spare = [one for one in await scene.brokers() if one not in partition.replicas]
+    wanted = [*partition.replicas[1:], rng.choice(spare)] if spare else partition.replicas[::-1]
+    await scene.reassign(partition.number, wanted)
+    async with _down(scene, "kill", partition.leader):
         yield Hit(
-            [led.leader], f"leader of partition {led.number}, during its reassignment to {wanted}"
+            [partition.leader],
+            f"leader of partition {partition.number}, during its reassignment to {wanted}",
         )
     if rng.random() < CANCELLED:
-        await scene.reassign(led.number, None)
+        await scene.reassign(partition.number, None)
 
 
 # --- power ---------------------------------------------------------------------------------------
@@ -173,18 +176,18 @@ async def reassign(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     Ability.LOSSY_DISK,
 )
 async def power_cut(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
-    most = min(scene.min_isr - 1, len(led.replicas) - 1)
+    partition = await scene.a_leader(rng)
+    most = min(scene.min_isr - 1, len(partition.replicas) - 1)
     if most < 1:
         raise TargetError(
             f"a power cut would lose records: min.insync.replicas is {scene.min_isr} "
-            f"with {len(led.replicas)} replicas"
+            f"with {len(partition.replicas)} replicas"
         )
     # The leader is the important victim; the others are drawn.
-    others = [one for one in led.replicas if one != led.leader]
-    victims = [led.leader, *rng.sample(others, rng.randint(1, most) - 1)]
+    others = [one for one in partition.replicas if one != partition.leader]
+    victims = [partition.leader, *rng.sample(others, rng.randint(1, most) - 1)]
     async with _cut_power(scene, victims):
-        yield Hit(victims, f"leader of partition {led.number} first")
+        yield Hit(victims, f"leader of partition {partition.number} first")
 
 
 @_kind(
@@ -213,12 +216,12 @@ async def power_cut_all(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
     Ability.DISKS,
 )
 async def replace_broker(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
+    partition = await scene.a_leader(rng)
     members = await scene.members()
     # A voter that lost its vote breaks the quorum, so controllers keep their disks.
     found = [one.node_id for one in members if one.is_broker and not one.is_controller]
     rng.shuffle(found)
-    found.sort(key=lambda node_id: node_id != led.leader)
+    found.sort(key=lambda node_id: node_id != partition.leader)
     holdings = await scene.holdings()
     victims: list[int] = []
     for node_id in found[: rng.randint(1, len(found) or 1)]:
@@ -266,9 +269,9 @@ def _gone(holdings: Sequence[Holding], victims: Sequence[int]) -> str:
 
 @_kind("cut-leader", "F8", "disconnect a leader completely", Ability.NETWORK)
 async def cut_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
-    async with _cut_off(scene, led.leader):
-        yield Hit([led.leader], f"leader of partition {led.number}")
+    partition = await scene.a_leader(rng)
+    async with _cut_off(scene, partition.leader):
+        yield Hit([partition.leader], f"leader of partition {partition.number}")
 
 
 @_kind("cut-controller", "F8", "disconnect the active controller", Ability.NETWORK)
@@ -285,44 +288,54 @@ async def cut_controller(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]
     Ability.LINKS,
 )
 async def cut_leader_from_nodes(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
-    others = [one.node_id for one in await scene.members() if one.node_id != led.leader]
-    async with _links(scene, [*_both(led.leader, others, CUT)]):
-        yield Hit([led.leader], f"leader of partition {led.number}; clients can reach it")
+    partition = await scene.a_leader(rng)
+    others = [one.node_id for one in await scene.members() if one.node_id != partition.leader]
+    async with _links(scene, [*_both(partition.leader, others, CUT)]):
+        yield Hit(
+            [partition.leader], f"leader of partition {partition.number}; clients can reach it"
+        )
 
 
 @_kind("deaf-leader", "F9", "a leader can send and not receive", Ability.LINKS)
 async def deaf_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
-    others = [one.node_id for one in await scene.members() if one.node_id != led.leader]
-    async with _links(scene, [LinkRule(other, led.leader, CUT) for other in others]):
-        yield Hit([led.leader], f"leader of partition {led.number} receives nothing from nodes")
+    partition = await scene.a_leader(rng)
+    others = [one.node_id for one in await scene.members() if one.node_id != partition.leader]
+    async with _links(scene, [LinkRule(other, partition.leader, CUT) for other in others]):
+        yield Hit(
+            [partition.leader],
+            f"leader of partition {partition.number} receives nothing from nodes",
+        )
 
 
 @_kind("mute-leader", "F9", "a leader can receive and not send", Ability.LINKS)
 async def mute_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
-    others = [one.node_id for one in await scene.members() if one.node_id != led.leader]
-    async with _links(scene, [LinkRule(led.leader, other, CUT) for other in others]):
-        yield Hit([led.leader], f"nodes receive nothing from the leader of partition {led.number}")
+    partition = await scene.a_leader(rng)
+    others = [one.node_id for one in await scene.members() if one.node_id != partition.leader]
+    async with _links(scene, [LinkRule(partition.leader, other, CUT) for other in others]):
+        yield Hit(
+            [partition.leader],
+            f"nodes receive nothing from the leader of partition {partition.number}",
+        )
 
 
 @_kind("cut-from-controllers", "F9", "disconnect a leader from the controllers", Ability.LINKS)
 async def cut_from_controllers(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
+    partition = await scene.a_leader(rng)
     controllers = [one.node_id for one in await scene.members() if one.is_controller]
-    others = [one for one in controllers if one != led.leader]
-    async with _links(scene, [*_both(led.leader, others, CUT)]):
-        yield Hit([led.leader], f"leader of partition {led.number} and the controllers")
+    others = [one for one in controllers if one != partition.leader]
+    async with _links(scene, [*_both(partition.leader, others, CUT)]):
+        yield Hit([partition.leader], f"leader of partition {partition.number} and the controllers")
 
 
 @_kind("cut-follower", "F10", "disconnect a follower from its leader only", Ability.LINKS)
 async def cut_follower(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
-    followers = [one for one in led.replicas if one != led.leader] or [led.leader]
+    partition = await scene.a_leader(rng)
+    followers = [one for one in partition.replicas if one != partition.leader] or [partition.leader]
     victim = rng.choice(followers)
-    async with _links(scene, [*_both(victim, [led.leader], CUT)]):
-        yield Hit([victim, led.leader], f"follower and leader of partition {led.number}")
+    async with _links(scene, [*_both(victim, [partition.leader], CUT)]):
+        yield Hit(
+            [victim, partition.leader], f"follower and leader of partition {partition.number}"
+        )
 
 
 @_kind("cut-clients", "F11", "disconnect the clients from all nodes", Ability.LINKS)
@@ -349,8 +362,10 @@ async def lossy_network(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
 
 @_kind("slow-follower", "F15", "a follower gets a tenth of the processor time", Ability.PROCESSES)
 async def slow_follower(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
-    victim = rng.choice([one for one in led.replicas if one != led.leader] or [led.leader])
+    partition = await scene.a_leader(rng)
+    victim = rng.choice(
+        [one for one in partition.replicas if one != partition.leader] or [partition.leader]
+    )
 
     stopping = asyncio.Event()
 
@@ -362,7 +377,7 @@ async def slow_follower(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
 
     task = asyncio.create_task(stutter())
     try:
-        yield Hit([victim], f"follower of partition {led.number}")
+        yield Hit([victim], f"follower of partition {partition.number}")
     finally:
         # Not cancelled, because the node must not stay paused.
         stopping.set()
@@ -371,26 +386,26 @@ async def slow_follower(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
 
 @_kind("slow-leader", "F16", "the disk of a leader is slow", Ability.SLOW_DISK)
 async def slow_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
-    async with _slow_disk(scene, led.leader):
-        yield Hit([led.leader], f"leader of partition {led.number}")
+    partition = await scene.a_leader(rng)
+    async with _slow_disk(scene, partition.leader):
+        yield Hit([partition.leader], f"leader of partition {partition.number}")
 
 
 @_kind("stall-leader", "F35", "the event loop of a leader stops", Ability.STALL)
 async def stall_leader(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
-    await scene.target.stall(led.leader)
-    yield Hit([led.leader], f"leader of partition {led.number}")
+    partition = await scene.a_leader(rng)
+    await scene.target.stall(partition.leader)
+    yield Hit([partition.leader], f"leader of partition {partition.number}")
 
 
 @_kind("no-descriptors", "F36", "a leader cannot open more files", Ability.DESCRIPTORS)
 async def no_descriptors(scene: Scene, rng: random.Random) -> AsyncIterator[Hit]:
-    led = await scene.a_leader(rng)
-    await scene.target.exhaust_descriptors(led.leader)
+    partition = await scene.a_leader(rng)
+    await scene.target.exhaust_descriptors(partition.leader)
     try:
-        yield Hit([led.leader], f"leader of partition {led.number}")
+        yield Hit([partition.leader], f"leader of partition {partition.number}")
     finally:
-        await scene.target.restore_descriptors(led.leader)
+        await scene.target.restore_descriptors(partition.leader)
 
 
 # --- reversal of faults -----------------------------------------------------------------------

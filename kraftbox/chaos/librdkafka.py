@@ -85,7 +85,7 @@ class ConfluentClients:
             order, orders[partition] = orders[partition], orders[partition] + 1
             begin_us = self._ledger.now_us()
 
-            def told(
+            def delivered(
                 error: Any,
                 message: Any,
                 value: int = value,
@@ -102,7 +102,7 @@ class ConfluentClients:
 
             try:
                 producer.produce(
-                    self._topic, value_bytes(value, 100), partition=partition, on_delivery=told
+                    self._topic, value_bytes(value, 100), partition=partition, on_delivery=delivered
                 )
             except BufferError:
                 orders[partition] -= 1

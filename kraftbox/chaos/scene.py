@@ -85,10 +85,10 @@ class Scene:
         client = await self._connected()
         return _views(await client.metadata([self.topic], ASK_MS_MAX))
 
-    async def _partitions_as_told_by(self, node_id: int) -> list[PartitionView]:
+    async def _partitions_seen_by(self, node_id: int) -> list[PartitionView]:
         client = await self._connected()
-        asked = MetadataRequest.MetadataRequestTopic(name=self.topic)
-        request = MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
+        entry = MetadataRequest.MetadataRequestTopic(name=self.topic)
+        request = MetadataRequest(topics=[entry], allow_auto_topic_creation=False)
         return _views(await client.request_broker(node_id, request, ASK_MS_MAX))
 
     async def holdings(self) -> list[Holding]:
@@ -100,13 +100,13 @@ class Scene:
         client = await self._connected()
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         try:
-            told = await asyncio.gather(
+            answers = await asyncio.gather(
                 *(
                     client.request_broker(node_id, request, ASK_MS_MAX)
                     for node_id in await self.brokers()
                 )
             )
-            names = {topic.name or "" for answer in told for topic in answer.topics}
+            names = {topic.name or "" for answer in answers for topic in answer.topics}
             needed = await Admin(client, ASK_MS_MAX).topic_values("min.insync.replicas", names)
         except (ApiError, OSError, ProtocolError) as error:
             raise TargetError(f"no broker returned the ISR: {error}") from None
@@ -117,7 +117,7 @@ class Scene:
                 frozenset(one.isr_nodes),
                 int(needed[topic.name or ""]),
             )
-            for answer in told
+            for answer in answers
             for topic in answer.topics
             for one in topic.partitions
         ]
@@ -160,12 +160,12 @@ class Scene:
             members = await self.members()
             if not all(one.is_running for one in members):
                 return False
-            told = [await self.partitions()]
+            views = [await self.partitions()]
             brokers = [one.node_id for one in members if one.is_broker]
-            told += await asyncio.gather(*map(self._partitions_as_told_by, brokers))
+            views += await asyncio.gather(*map(self._partitions_seen_by, brokers))
         except (ApiError, OSError, ProtocolError, TargetError):
             return False
-        return all(partitions and all(map(_is_in_sync, partitions)) for partitions in told)
+        return all(partitions and all(map(_is_in_sync, partitions)) for partitions in views)
 
     async def revive(self) -> None:
         """Start or resume nodes that do not run; failures are ignored."""

@@ -222,14 +222,14 @@ def _write(outcome: Outcome, edn: Path | None, junit: Path | None) -> None:
         junit.write_text(as_junit(outcome), encoding="utf-8")
 
 
-def _kept(outcome: Outcome, seed: int, asked: Path | None, audit: Path | None) -> Path | None:
+def _kept(outcome: Outcome, seed: int, wanted: Path | None, audit: Path | None) -> Path | None:
     """Save the history and return its path.
 
     Returns None, without saving, if no option requires the history and no promise broke. Raises
     OSError.
     """
     name = f"chaos-{seed}.kbxh"
-    path = asked
+    path = wanted
     if path is None and audit is not None:
         audit.mkdir(parents=True, exist_ok=True)
         path = audit / name
@@ -279,9 +279,9 @@ class _Faults(NamedTuple):
     seed: int | None = None
     """The seed of the replayed run."""
 
-    def first_seed(self, asked: int | None) -> int:
+    def first_seed(self, wanted: int | None) -> int:
         """Return the first of: the given seed, the replayed run's seed, a random seed."""
-        given = self.seed if asked is None else asked
+        given = self.seed if wanted is None else wanted
         return random.SystemRandom().getrandbits(32) if given is None else given
 
     def __str__(self) -> str:
@@ -304,9 +304,9 @@ def _wanted(
     if schedule is not None:
         written = _written(schedule)
         return _Faults(list(dict.fromkeys(step.kind for step in written)), math.inf, written)
-    asked = None if faults is None else [one.strip() for one in faults.split(",")]
-    _check_kinds(asked)
-    return _Faults(asked, minutes * 60)
+    kinds = None if faults is None else [one.strip() for one in faults.split(",")]
+    _check_kinds(kinds)
+    return _Faults(kinds, minutes * 60)
 
 
 def _written(file: Path) -> list[Step]:
@@ -472,23 +472,23 @@ def _target(
             yield target
 
 
-def _check_kinds(asked: Sequence[str] | None) -> None:
-    for kind in asked or ():
+def _check_kinds(kinds: Sequence[str] | None) -> None:
+    for kind in kinds or ():
         if kind not in KINDS:
             raise typer.BadParameter(
                 f"--faults: invalid kind {kind!r}; allowed: {', '.join(KINDS)}"
             )
 
 
-def _possible(target: Target, asked: Sequence[str] | None) -> list[str]:
+def _possible(target: Target, kinds: Sequence[str] | None) -> list[str]:
     """Return the kinds to use. Raises TargetError for a kind that this cluster does not support."""
-    for name in asked or ():
+    for name in kinds or ():
         missing = KINDS[name].needs - target.abilities
         if missing:
             raise TargetError(
                 f"--faults {name}: not available for this cluster: {', '.join(missing)}"
             )
-    return list(asked or (name for name, kind in KINDS.items() if kind.is_drawn(target.abilities)))
+    return list(kinds or (name for name, kind in KINDS.items() if kind.is_drawn(target.abilities)))
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -97,12 +97,12 @@ async def ask_nodes(nodes: Sequence[Mapping[str, Any]], answer_ms: float) -> Ans
     # A single node has no reachable controller listener; its broker forwards the request.
     of_quorum = addresses(nodes, controllers=True) or [address for _, address in brokers]
     quorums = [asyncio.ensure_future(_ask_quorum(address, answer_ms)) for address in of_quorum]
-    told = [asyncio.ensure_future(_ask_broker(*broker, answer_ms)) for broker in brokers]
-    if quorums or told:
-        await asyncio.wait([*quorums, *told], timeout=answer_ms / 1000)
+    requests = [asyncio.ensure_future(_ask_broker(*broker, answer_ms)) for broker in brokers]
+    if quorums or requests:
+        await asyncio.wait([*quorums, *requests], timeout=answer_ms / 1000)
     quorum = max(_done(quorums), key=lambda found: found.leader_epoch, default=None)
     reached = {} if quorum is None else {o.replica_id: o.log_end_offset for o in _replicas(quorum)}
-    broker = max(_done(told), key=lambda one: reached.get(one.broker_id, -1), default=None)
+    broker = max(_done(requests), key=lambda one: reached.get(one.broker_id, -1), default=None)
     if broker is None:
         return Answers(quorum)
     left_ms = max(0.0, deadline - time.monotonic()) * 1000
@@ -113,13 +113,13 @@ def _replicas(quorum: Quorum) -> list[DescribeQuorumResponse.ReplicaState]:
     return [*quorum.current_voters, *quorum.observers]
 
 
-def _done(asked: Sequence[asyncio.Future[T | None]]) -> list[T]:
+def _done(requests: Sequence[asyncio.Future[T | None]]) -> list[T]:
     """Return the results that arrived in time and cancel the other requests."""
-    for one in asked:
+    for one in requests:
         one.cancel()
     return [
         answer
-        for one in asked
+        for one in requests
         if one.done() and not one.cancelled() and (answer := one.result()) is not None
     ]
 

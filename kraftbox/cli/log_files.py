@@ -83,9 +83,9 @@ def dump_file(path: Path, decoder: str = "auto", *, records: bool = True) -> Ite
         yield from _batches(data, _decoder_for(path, decoder), records)
 
 
-def _decoder_for(path: Path, asked: str) -> str:
-    if asked != "auto":
-        return asked
+def _decoder_for(path: Path, wanted: str) -> str:
+    if wanted != "auto":
+        return wanted
     directory = path.resolve().parent.name
     if directory.startswith("__cluster_metadata-") or ".checkpoint" in path.name:
         return "metadata"

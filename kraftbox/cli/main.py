@@ -102,15 +102,15 @@ def name_the_value(error: typer.BadParameter) -> None:
 def range_in_words(text: str) -> str:
     """Return a range such as `0.1<=x<=300`, as the parser formats it, in words."""
     low, _, high = text.partition("x")
-    told = []
+    phrases = []
     if low:
         bound = low.rstrip("<=")
         sign = low.removeprefix(bound).replace("<", ">")
-        told.append(f"{_SIGNS[sign]} {bound.removesuffix('.0')}")
+        phrases.append(f"{_SIGNS[sign]} {bound.removesuffix('.0')}")
     if high:
         bound = high.lstrip("<>=")
-        told.append(f"{_SIGNS[high.removesuffix(bound)]} {bound.removesuffix('.0')}")
-    return " and ".join(told)
+        phrases.append(f"{_SIGNS[high.removesuffix(bound)]} {bound.removesuffix('.0')}")
+    return " and ".join(phrases)
 
 
 def refuse_nan(command: Any) -> None:
@@ -180,9 +180,9 @@ app = typer.Typer(
 )
 
 
-def _show_version(asked: bool) -> None:
+def _show_version(wanted: bool) -> None:
     """Print the version of the installed distribution and exit."""
-    if not asked:
+    if not wanted:
         return
     from importlib import metadata  # half of the standard library's mail package, for one command
 

@@ -119,8 +119,8 @@ def _parameters(title: str, context: Any, those: Sequence[Any]) -> Iterator[str]
         return
     yield f".SH {title}"
     for one in those:
-        named, told = one.get_help_record(context) or (one.name, "")
-        yield from (".TP", f".B {_text(' '.join(named.split()))}", _text(" ".join(told.split())))
+        named, text = one.get_help_record(context) or (one.name, "")
+        yield from (".TP", f".B {_text(' '.join(named.split()))}", _text(" ".join(text.split())))
 
 
 def _text(text: str) -> str:

@@ -210,7 +210,7 @@ async def follow_group(member: GroupMember, printer: RecordPrinter, idle: Idle) 
 
 def say_reset(reset: PositionReset) -> None:
     say_error(
-        f"{reset.topic}-{reset.partition}: offset {reset.asked} is out of range "
+        f"{reset.topic}-{reset.partition}: offset {reset.requested_offset} is out of range "
         f"({reset.log_start_offset} to {reset.log_end_offset}); continuing at "
         f"{reset.position}"
     )

@@ -140,7 +140,7 @@ def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 
     lifeline = 0 if options.lifeline else None
     if testbed is not None:
-        asked = start.Options(
+        options_of_start = start.Options(
             testbed.port if options.port is None else options.port,
             {**testbed.settings, **options.settings},
             testbed.asked,
@@ -148,9 +148,11 @@ def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             testbed.own,
             testbed.after,
         )
-        return start.run(early, asked, begun=begun, detached=options.detached, lifeline=lifeline)
+        return start.run(
+            early, options_of_start, begun=begun, detached=options.detached, lifeline=lifeline
+        )
     shape = AskedShape(options.controllers, options.brokers, options.combined, options.racks)
-    asked = start.Options(
+    options_of_start = start.Options(
         options.port,
         options.settings,
         # `--isolate` alone means one controller and one broker, so that there is a link between
@@ -158,7 +160,9 @@ def _up(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         shape if options.isolate or shape != AskedShape() else None,
         options.isolate,
     )
-    return start.run(early, asked, begun=begun, detached=options.detached, lifeline=lifeline)
+    return start.run(
+        early, options_of_start, begun=begun, detached=options.detached, lifeline=lifeline
+    )
 
 
 def _handed() -> dict[str, str]:

@@ -212,16 +212,16 @@ async def _target(
         return last
     now = await committed(client, group)
     if options.to_offset is not None:
-        asked = dict.fromkeys(keys, int(options.to_offset))
+        offsets = dict.fromkeys(keys, int(options.to_offset))
     elif options.shift_by is not None:
-        asked = {key: now.get(key, last[key]) + int(options.shift_by) for key in keys}
+        offsets = {key: now.get(key, last[key]) + int(options.shift_by) for key in keys}
     elif options.to_current:
-        asked = {key: now.get(key, last[key]) for key in keys}
+        offsets = {key: now.get(key, last[key]) for key in keys}
     else:
         raise CommandFailed(
             "give one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by"
         )
-    return {key: min(max(asked[key], first[key]), last[key]) for key in keys}
+    return {key: min(max(offsets[key], first[key]), last[key]) for key in keys}
 
 
 async def _delete_offsets(client: ClusterClient, options: argparse.Namespace) -> None:

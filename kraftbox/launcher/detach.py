@@ -28,12 +28,12 @@ def detach(arguments: Sequence[str], settings: Mapping[str, str]) -> int:
         text=True,
     )
     # The child closes both streams when it is ready or has failed.
-    told, complaint = _read_both(process)
+    output, complaint = _read_both(process)
     sys.stderr.write(complaint)
-    first, _, rest = told.partition("\n")
+    first, _, rest = output.partition("\n")
     if not first.startswith("bootstrap.servers="):
         return process.wait() or 1
-    sys.stdout.write(rest if sys.stdout.isatty() else told)
+    sys.stdout.write(rest if sys.stdout.isatty() else output)
     # The child outlives this process. With its return code set, Popen does not warn about it.
     process.returncode = 0
     return 0

@@ -186,8 +186,8 @@ class Testbed:
         except subprocess.TimeoutExpired:
             raise StartupRefused(f"testbed not ready after {PREPARE_S_MAX} s") from None
         if done.returncode:
-            told = done.stderr.decode(errors="replace").strip().removeprefix("kraftbox: ")
-            raise StartupRefused(told or f"testbed failed: exit code {done.returncode}")
+            complaint = done.stderr.decode(errors="replace").strip().removeprefix("kraftbox: ")
+            raise StartupRefused(complaint or f"testbed failed: exit code {done.returncode}")
 
     def start_faults(self, log_fd: int | None) -> None:
         """Start the fault schedule, if there is one; its process logs to `log_fd`."""

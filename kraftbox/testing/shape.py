@@ -73,7 +73,7 @@ def of_marks(
 
     Settings (`configs`) are merged, other arguments replaced. Raises WrongSetting.
     """
-    asked: dict[str, Any] = dict(base)
+    arguments: dict[str, Any] = dict(base)
     for positional, named in marks:
         if positional:
             raise WrongSetting(
@@ -84,23 +84,25 @@ def of_marks(
                 raise WrongSetting(
                     f"kafka({key}=...): unknown argument; allowed: {', '.join(KEYS)}"
                 )
-            asked[key] = {**asked.get(key, {}), **_mapping(value)} if key == "configs" else value
-    return _shape(asked)
+            arguments[key] = (
+                {**arguments.get(key, {}), **_mapping(value)} if key == "configs" else value
+            )
+    return _shape(arguments)
 
 
-def _shape(asked: Mapping[str, Any]) -> Shape:
-    brokers = _count("kafka(brokers)", asked.get("brokers", 1))
-    alone = brokers == 1 and asked.get("controllers") is None
-    controllers = asked.get("controllers")
+def _shape(arguments: Mapping[str, Any]) -> Shape:
+    brokers = _count("kafka(brokers)", arguments.get("brokers", 1))
+    alone = brokers == 1 and arguments.get("controllers") is None
+    controllers = arguments.get("controllers")
     if controllers is None:
-        controllers = 1 if alone or asked.get("combined") else 3
-    racks = asked.get("racks", ())
+        controllers = 1 if alone or arguments.get("combined") else 3
+    racks = arguments.get("racks", ())
     if isinstance(racks, str) or not all(isinstance(rack, str) and rack for rack in racks):
         raise WrongSetting(f"kafka(racks={racks!r}): expected a list of names")
-    combined = asked.get("combined", alone)
+    combined = arguments.get("combined", alone)
     if not isinstance(combined, bool):
         raise WrongSetting(f"kafka(combined={combined!r}): expected True or False")
-    configs = {key: text_of(value) for key, value in asked.get("configs", {}).items()}
+    configs = {key: text_of(value) for key, value in arguments.get("configs", {}).items()}
     return Shape(
         brokers,
         _count("kafka(controllers)", controllers),

@@ -104,13 +104,13 @@ class KraftboxServer:
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         assert self._process.stdout is not None
-        said = []
+        lines = []
         for line in self._process.stdout:
-            said.append(line)
+            lines.append(line)
             if RUNNING in line:
                 return self
         self.stop()
-        raise NodeDidNotStart("".join(said))
+        raise NodeDidNotStart("".join(lines))
 
     def stop(self) -> int:
         """Send SIGTERM and wait for a clean end. Returns: the exit code."""

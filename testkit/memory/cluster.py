@@ -57,11 +57,11 @@ class Broker:
         world.metadata_asked += 1
         leader = world.believed(self.node_id)
         topics = []
-        for asked in request.topics or []:
-            if asked.name != "t":
+        for entry in request.topics or []:
+            if entry.name != "t":
                 code = ErrorCode.INVALID_TOPIC_EXCEPTION
                 topics.append(
-                    MetadataResponse.MetadataResponseTopic(error_code=code, name=asked.name)
+                    MetadataResponse.MetadataResponseTopic(error_code=code, name=entry.name)
                 )
                 continue
             code = world.topic_errors.pop(0) if world.topic_errors else ErrorCode.NONE
@@ -140,9 +140,9 @@ class Broker:
         return FetchResponse(responses=[response])
 
     def list_offsets(self, _: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        asked = request.topics[0].partitions[0].timestamp
+        timestamp = request.topics[0].partitions[0].timestamp
         one = ListOffsetsResponse.ListOffsetsPartitionResponse(error_code=self.refusal())
-        one.offset = self.world.end if asked == LATEST else 0
+        one.offset = self.world.end if timestamp == LATEST else 0
         return ListOffsetsResponse(
             topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[one])]
         )

@@ -133,8 +133,8 @@ class MemoryLink:
             return MetadataRead(number, offset, [], offset, ErrorCode.OFFSET_OUT_OF_RANGE)
         log: list[bytes | None] = [*self.shared.logs[number][: self.visible]]
         records = list(enumerate(log))[offset:]
-        said = [EpochEntry(epochs[at], at) for at, _ in records]
-        return MetadataRead(number, offset, records, max(offset, len(log)), epochs=said)
+        entries = [EpochEntry(epochs[at], at) for at, _ in records]
+        return MetadataRead(number, offset, records, max(offset, len(log)), epochs=entries)
 
     async def bound(self, number: int, timestamp: int) -> int:
         self._check()

@@ -71,8 +71,8 @@ class KraftboxNode:
             self._process.kill()
             self._process.wait()
             self._process.stdout.close()
-            told = (self.directory / "process.err").read_text()[-4000:]
-            raise NodeDidNotStart(f"first line {line!r}\n{told}")
+            complaint = (self.directory / "process.err").read_text()[-4000:]
+            raise NodeDidNotStart(f"first line {line!r}\n{complaint}")
         self.bootstrap = line.strip().partition("=")[2]
         self.port = int(self.bootstrap.rpartition(":")[2])
         return self

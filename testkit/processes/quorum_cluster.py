@@ -232,11 +232,11 @@ class ProcessCluster:
         for node in self.controllers:
             if node.process is None or node is but:
                 continue
-            told = self.describe(node)
-            if told is None or told.error_code or told.leader_id != node.id:
+            description = self.describe(node)
+            if description is None or description.error_code or description.leader_id != node.id:
                 continue
-            if best is None or told.leader_epoch > best[0]:
-                best = (told.leader_epoch, node)
+            if best is None or description.leader_epoch > best[0]:
+                best = (description.leader_epoch, node)
         return None if best is None else best[1]
 
     def wait_for_leader(self, but: NodeProcess | None = None) -> NodeProcess:
@@ -245,8 +245,8 @@ class ProcessCluster:
     def wait_for_high_watermark(self, offset: int) -> None:
         def reached() -> bool:
             leader = self.leader()
-            told = None if leader is None else self.describe(leader)
-            return told is not None and told.high_watermark >= offset
+            description = None if leader is None else self.describe(leader)
+            return description is not None and description.high_watermark >= offset
 
         until(f"a high watermark of {offset}", reached)
 

@@ -124,13 +124,13 @@ def _frames(data: bytes | bytearray) -> Iterator[bytes]:
         at += size
 
 
-def _exchanges(asked: bytes, answer: bytes) -> Iterator[Exchange]:
-    header, at = decode_request_header(asked)
+def _exchanges(requests: bytes, answer: bytes) -> Iterator[Exchange]:
+    header, at = decode_request_header(requests)
     key, version = header.api_key, header.api_version
     _, body = decode_response_header(answer, key, version)
     if key == ApiKey.API_VERSIONS and version > ApiVersionsRequest.VERSIONS.last:
         return  # refused: the client repeats the request, in a version that exists
-    request, _ = decode(request_class(key), asked, version, at)
+    request, _ = decode(request_class(key), requests, version, at)
     response, _ = decode(response_class(key), answer, version, body)
     yield Exchange(key, version, header.client_id, request, response)
     if isinstance(request, EnvelopeRequest):

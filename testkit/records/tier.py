@@ -112,8 +112,8 @@ def random_record(rng: random.Random) -> TierRecord:
     )
     if kind == 3:
         return snapshot
-    said = {one.name: getattr(snapshot, one.name) for one in fields(snapshot)}
-    return RemoteSegment(partition=partition, **said)
+    values = {one.name: getattr(snapshot, one.name) for one in fields(snapshot)}
+    return RemoteSegment(partition=partition, **values)
 
 
 def _int32(rng: random.Random) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from client.addresses import Address
 from client.admin import QUORUM_REQUEST
-from kraftbox.cli.live.facts import ASK_MS, Board, Groups, Partition, Quorum, Told
+from kraftbox.cli.live.facts import ASK_MS, Board, ClusterReport, Groups, Partition, Quorum
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
 from protocol.errors import ApiError, ErrorCode, ProtocolError
@@ -85,7 +85,7 @@ class Asking:
         while True:
             asked_ms = self._now_ms()
             address = self._address(node_id, role)
-            self._board.is_asked(node_id, asked_ms, asked=address is not None)
+            self._board.set_requested(node_id, asked_ms, requested=address is not None)
             try:
                 if address is not None:
                     async with asyncio.timeout(ASK_MS / 1000):
@@ -118,12 +118,12 @@ class Asking:
         self._board.take_answer(node_id, "controller", asked_ms)
         quorum = None
         if not reply.error_code and reply.topics:
-            told = reply.topics[0].partitions[0]
-            if told.error_code == ErrorCode.NONE:
-                replicas = [*told.current_voters, *told.observers]
+            partition = reply.topics[0].partitions[0]
+            if partition.error_code == ErrorCode.NONE:
+                replicas = [*partition.current_voters, *partition.observers]
                 ends = {one.replica_id: one.log_end_offset for one in replicas}
-                epoch, watermark = told.leader_epoch, told.high_watermark
-                quorum = Quorum(asked_ms, told.leader_id, epoch, watermark, ends)
+                epoch, watermark = partition.leader_epoch, partition.high_watermark
+                quorum = Quorum(asked_ms, partition.leader_id, epoch, watermark, ends)
         self._board.take_quorum(node_id, quorum)
 
     async def _ask_broker(self, node_id: int, connection: Connection, asked_ms: float) -> None:
@@ -138,7 +138,7 @@ class Asking:
         fenced = frozenset(one.broker_id for one in cluster.brokers if one.is_fenced)
         partitions = tuple(partitions_of(topics))
         is_cut = topics.next_cursor is not None
-        self._board.take_told(node_id, Told(asked_ms, fenced, partitions, is_cut))
+        self._board.take_report(node_id, ClusterReport(asked_ms, fenced, partitions, is_cut))
         states = {one.group_id: one.group_state for one in groups.groups[:GROUPS_MAX]}
         led = [one for one in partitions if one.leader == node_id]
         with contextlib.suppress(ApiError):
@@ -152,12 +152,12 @@ class Asking:
     ) -> None:
         committed: dict[str, dict[tuple[str, int], int]] = {}
         if states:
-            asked = [
+            entries = [
                 OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=None)
                 for name in states
             ]
             # Version 9 is the last one with topic names.
-            request = OffsetFetchRequest(groups=asked)
+            request = OffsetFetchRequest(groups=entries)
             reply = await connection.request(request, ASK_MS, version=9)
             for group in reply.groups:
                 committed[group.group_id] = {
@@ -215,7 +215,7 @@ def address_of(node: Mapping[str, Any], role: str) -> Address | None:
     return None
 
 
-def partitions_of(told: DescribeTopicPartitionsResponse) -> list[Partition]:
+def partitions_of(response: DescribeTopicPartitionsResponse) -> list[Partition]:
     """Return the partitions of a response."""
     return [
         Partition(
@@ -227,6 +227,6 @@ def partitions_of(told: DescribeTopicPartitionsResponse) -> list[Partition]:
             tuple(one.isr_nodes),
             tuple(one.eligible_leader_replicas or ()),
         )
-        for topic in told.topics
+        for topic in response.topics
         for one in topic.partitions
     ]

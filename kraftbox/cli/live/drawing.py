@@ -138,13 +138,13 @@ def _headlines(seen: Seen, where: str, now: datetime) -> list[Text]:
 def _states(nodes: Sequence[NodeRow]) -> Text:
     """Return the number of nodes per state, with the IDs of those that are not running."""
     counts = Counter(row.state or "unknown" for row in nodes)
-    told = _text(f"nodes {len(nodes)}: ")
+    text = _text(f"nodes {len(nodes)}: ")
     for number, (state, count) in enumerate(counts.items()):
         ids = [str(row.node_id) for row in nodes if (row.state or "unknown") == state]
         which = "" if state == "running" else f" ({','.join(ids)})"
-        told.append(f"{', ' if number else ''}{count} ")
-        told.append(f"{state}{which}", _STATES.get(state, WARNING))
-    return told
+        text.append(f"{', ' if number else ''}{count} ")
+        text.append(f"{state}{which}", _STATES.get(state, WARNING))
+    return text
 
 
 def _partitions(seen: Seen) -> Text:
@@ -155,12 +155,12 @@ def _partitions(seen: Seen) -> Text:
     lacking = sum(not one.is_whole for one in those)
     eligible = sum(bool(one.elr) for one in those)
     more = " (first page; more exist)" if seen.is_cut else ""
-    told = _text(f"partitions {len(those)}{more}: ")
-    told.append(f"{leaderless} without leader", BAD if leaderless else "")
-    told.append(", ")
-    told.append(f"{lacking} lack replicas", WARNING if lacking else "")
-    told.append(f", {eligible} with ELR")
-    return told
+    text = _text(f"partitions {len(those)}{more}: ")
+    text.append(f"{leaderless} without leader", BAD if leaderless else "")
+    text.append(", ")
+    text.append(f"{lacking} lack replicas", WARNING if lacking else "")
+    text.append(f", {eligible} with ELR")
+    return text
 
 
 # --- the sections -----------------------------------------------------------------------------
@@ -217,9 +217,9 @@ def _sections(seen: Seen) -> list[Section]:
 def _node(row: NodeRow) -> list[Cell]:
     if row.silent_ms is not None:
         # The headline states that the node is silent.
-        said = Cell(f"{_seconds(row.silent_ms)} !", BAD)
+        age = Cell(f"{_seconds(row.silent_ms)} !", BAD)
     else:
-        said = Cell("-" if row.age_ms is None else _seconds(row.age_ms))
+        age = Cell("-" if row.age_ms is None else _seconds(row.age_ms))
     roles = "both" if "," in row.roles else row.roles
     in_sync = "-" if row.in_sync is None else f"{row.in_sync}/{row.replicas}"
     lacking = row.in_sync is not None and row.in_sync != row.replicas
@@ -227,7 +227,7 @@ def _node(row: NodeRow) -> list[Cell]:
         Cell(str(row.node_id)),
         Cell(roles + (" *" if row.is_active else "")),
         Cell(row.state or "unknown", _STATES.get(row.state or "", WARNING)),
-        said,
+        age,
         Cell(_count(row.leads)),
         Cell(in_sync, WARNING if lacking else ""),
         Cell(_rate(row.per_s)),

@@ -46,7 +46,7 @@ class Partition(NamedTuple):
         return self.leader >= 0 and len(self.isr) == len(self.replicas)
 
 
-class Told(NamedTuple):
+class ClusterReport(NamedTuple):
     """A broker's view of the cluster.
 
     `is_cut`: there are more partitions than the response holds.
@@ -186,7 +186,7 @@ class Board:
         self._nodes_error: str | None = None
         self._answered_ms: dict[tuple[int, str], float] = {}
         self._asked_since_ms: dict[int, float] = {}
-        self._told: dict[int, Told] = {}
+        self._reports: dict[int, ClusterReport] = {}
         self._quorums: dict[int, Quorum] = {}
         self._groups: dict[int, Groups] = {}
         self._rates: dict[tuple[str, int], _Rate] = {}
@@ -202,9 +202,9 @@ class Board:
     def supervisor_failed(self, why: str) -> None:
         self._nodes_error = why
 
-    def is_asked(self, node_id: int, now_ms: float, *, asked: bool) -> None:
+    def set_requested(self, node_id: int, now_ms: float, *, requested: bool) -> None:
         """Record whether the node is being queried: silence is measured from the first request."""
-        if not asked:
+        if not requested:
             self._asked_since_ms.pop(node_id, None)
         else:
             self._asked_since_ms.setdefault(node_id, now_ms)
@@ -213,8 +213,8 @@ class Board:
         """Record that the node answered a request in this role."""
         self._answered_ms[node_id, role] = asked_ms
 
-    def take_told(self, node_id: int, told: Told) -> None:
-        self._told[node_id] = told
+    def take_report(self, node_id: int, report: ClusterReport) -> None:
+        self._reports[node_id] = report
 
     def take_quorum(self, node_id: int, quorum: Quorum | None) -> None:
         """Store the quorum's state; None if this node is not the active controller."""
@@ -248,13 +248,13 @@ class Board:
             key=lambda one: one.epoch,
             default=None,
         )
-        told = self._best(quorum, now_ms)
-        rows = [self._row(node, supervised, quorum, told, now_ms) for node in self.nodes]
+        report = self._best(quorum, now_ms)
+        rows = [self._row(node, supervised, quorum, report, now_ms) for node in self.nodes]
         ages = [row.age_ms for row in rows if row.age_ms is not None]
-        ages += [now_ms - one.asked_ms for one in (quorum, told) if one is not None]
+        ages += [now_ms - one.asked_ms for one in (quorum, report) if one is not None]
         if supervised and self._nodes_ms is not None:
             ages.append(now_ms - self._nodes_ms)
-        partitions = None if told is None else told.partitions
+        partitions = None if report is None else report.partitions
         if partitions is not None:
             self._forget_all_but(partitions)
         self._note(now_ms, rows, quorum, partitions)
@@ -267,16 +267,16 @@ class Board:
             rows,
             quorum,
             partitions,
-            told is not None and told.is_cut,
+            report is not None and report.is_cut,
             self._topics(partitions or (), now_ms),
             self._group_rows(now_ms),
             list(self._events),
         )
 
-    def _best(self, quorum: Quorum | None, now_ms: float) -> Told | None:
+    def _best(self, quorum: Quorum | None, now_ms: float) -> ClusterReport | None:
         """Return the view of the broker with the highest metadata log end offset."""
         reached = {} if quorum is None else quorum.ends
-        fresh = {n: one for n, one in self._told.items() if _is_fresh(one.asked_ms, now_ms)}
+        fresh = {n: one for n, one in self._reports.items() if _is_fresh(one.asked_ms, now_ms)}
         if not fresh:
             return None
         # Among equals always select the same broker, so that the view does not alternate.
@@ -287,7 +287,7 @@ class Board:
         node: Mapping[str, Any],
         supervised: bool,
         quorum: Quorum | None,
-        told: Told | None,
+        report: ClusterReport | None,
         now_ms: float,
     ) -> NodeRow:
         node_id, roles = int(node["id"]), str(node["roles"])
@@ -300,10 +300,10 @@ class Board:
         silent_ms = None
         if not fresh and asked_ms is not None:
             silent_ms = now_ms - max(asked_ms, oldest_ms or asked_ms)
-        fenced = told is not None and node_id in told.fenced
-        of_broker = told if told is not None and "broker" in roles else None
+        fenced = report is not None and node_id in report.fenced
+        of_broker = report if report is not None and "broker" in roles else None
         hosted = [] if of_broker is None else of_broker.partitions
-        led = [one for one in hosted if one.leader == node_id]
+        leaderships = [one for one in hosted if one.leader == node_id]
         behind = None
         if quorum is not None and quorum.ends.get(node_id, -1) >= 0:
             behind = quorum.ends.get(quorum.leader, -1) - quorum.ends[node_id]
@@ -314,11 +314,11 @@ class Board:
             node.get("error") if supervised else None,
             now_ms - oldest_ms if fresh and oldest_ms is not None else None,
             silent_ms if silent_ms is not None and silent_ms > FRESH_MS else None,
-            None if of_broker is None else len(led),
+            None if of_broker is None else len(leaderships),
             None if of_broker is None else sum(node_id in one.isr for one in hosted),
             None if of_broker is None else sum(node_id in one.replicas for one in hosted),
             behind,
-            None if of_broker is None else self._per_s(led, now_ms),
+            None if of_broker is None else self._per_s(leaderships, now_ms),
             quorum is not None and quorum.leader == node_id,
             node.get("rack"),
             _address(node),

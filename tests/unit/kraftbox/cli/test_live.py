@@ -25,10 +25,10 @@ from kraftbox.cli.live.facts import (
     DRAW_MS,
     FRESH_MS,
     Board,
+    ClusterReport,
     Groups,
     Partition,
     Quorum,
-    Told,
 )
 from kraftbox.launcher import control, frames
 from kraftbox.launcher.place import ClusterPlace
@@ -70,9 +70,9 @@ def board_at(now_ms, nodes=NODES, partitions=ORDERS):
     board = Board(0.0)
     board.take_nodes(now_ms, nodes)
     for one in nodes:
-        board.is_asked(one["id"], 0.0, asked=address_of(one, one["roles"]) is not None)
+        board.set_requested(one["id"], 0.0, requested=address_of(one, one["roles"]) is not None)
     board.take_answer(1, "broker", now_ms)
-    board.take_told(1, Told(now_ms, frozenset({2}), tuple(partitions)))
+    board.take_report(1, ClusterReport(now_ms, frozenset({2}), tuple(partitions)))
     board.take_answer(101, "controller", now_ms)
     board.take_quorum(101, Quorum(now_ms, 101, 3, 90, {101: 100, 1: 98, 2: -1}))
     return board
@@ -126,7 +126,7 @@ def test_nothing_that_is_shown_is_older_than_what_counts_as_fresh(steps):
         elif what == "answer":
             board.take_answer(1, "broker", now_ms)
         elif what == "told":
-            board.take_told(1, Told(now_ms, frozenset(), tuple(ORDERS)))
+            board.take_report(1, ClusterReport(now_ms, frozenset(), tuple(ORDERS)))
         elif what == "quorum":
             board.take_quorum(101, Quorum(now_ms, 101, 3, 90, {}))
         elif what == "groups":
@@ -142,7 +142,7 @@ def test_nothing_that_is_shown_is_older_than_what_counts_as_fresh(steps):
 def test_the_broker_that_has_most_of_the_metadata_is_believed():
     board = board_at(1000.0)
     behind = [one._replace(leader=-1) for one in ORDERS]
-    board.take_told(2, Told(1000.0, frozenset(), tuple(behind)))
+    board.take_report(2, ClusterReport(1000.0, frozenset(), tuple(behind)))
     assert board.look(1000.0).partitions[0].leader == 1
     board.take_quorum(101, Quorum(1000.0, 101, 3, 90, {101: 100, 1: 98, 2: 99}))
     assert board.look(1000.0).partitions[0].leader == -1
@@ -159,7 +159,7 @@ def test_the_newest_epoch_wins_and_who_leads_no_more_is_forgotten():
 def test_a_node_of_two_roles_is_as_old_as_the_one_that_is_silent():
     board = Board(0.0)
     board.take_nodes(5000.0, [node(1, "broker,controller")])
-    board.is_asked(1, 0.0, asked=True)
+    board.set_requested(1, 0.0, requested=True)
     board.take_answer(1, "broker", 5000.0)
     assert board.look(5000.0).nodes[0].silent_ms == 5000.0
     board.take_answer(1, "controller", 1000.0)
@@ -173,7 +173,7 @@ def test_rates_and_lag():
     for at_ms, end in ((0.0, 100), (1000.0, 300), (2000.0, 500), (3000.0, 700), (4500.0, 1000)):
         board.take_ends(at_ms, {("orders", 0): end, ("orders", 1): 7})
     board.take_nodes(4500.0, NODES)
-    board.take_told(1, Told(4500.0, frozenset(), tuple(ORDERS)))
+    board.take_report(1, ClusterReport(4500.0, frozenset(), tuple(ORDERS)))
     committed = {("orders", 0): 900, ("orders", 1): 9, ("gone", 0): 1}
     board.take_groups(2, Groups(4500.0, {"g": "Stable", "h": "Empty"}, {"g": committed}))
     seen = board.look(4600.0)
@@ -198,7 +198,7 @@ def test_events_are_what_is_different():
         Partition("orders", 1, -1, 6, (2, 1), ()),
         Partition("new", 0, 1, 0, (1,), (1,)),
     ]
-    board.take_told(1, Told(1500.0, frozenset(), tuple(moved)))
+    board.take_report(1, ClusterReport(1500.0, frozenset(), tuple(moved)))
     seen = board.look(1500.0)
     assert told(seen) == [
         "node 2: fenced -> failed: disk full",
@@ -211,9 +211,9 @@ def test_events_are_what_is_different():
     ]
     assert [event.is_bad for event in seen.events] == [True, *[False] * 3, True, False, False]
     # A broker that is behind reports an earlier epoch.
-    board.take_told(1, Told(1600.0, frozenset(), (*ORDERS, moved[2])))
+    board.take_report(1, ClusterReport(1600.0, frozenset(), (*ORDERS, moved[2])))
     assert len(board.look(1600.0).events) == 7
-    board.take_told(1, Told(1700.0, frozenset(), tuple(moved[:2])))
+    board.take_report(1, ClusterReport(1700.0, frozenset(), tuple(moved[:2])))
     assert told(board.look(1700.0))[7:] == ["gone topic: new"]
     # Silence of a node is an event, but no change of the state that only it reports.
     assert told(board.look(9000.0)) == told(seen) + ["gone topic: new"]
@@ -242,7 +242,7 @@ def test_an_event_of_many_partitions_is_one_line():
     board = board_at(1000.0, partitions=many)
     board.look(1000.0)
     after = [one._replace(leader=2, leader_epoch=1) for one in many]
-    board.take_told(1, Told(1100.0, frozenset({2}), tuple(after)))
+    board.take_report(1, ClusterReport(1100.0, frozenset({2}), tuple(after)))
     assert told(board.look(1100.0)) == ["leader 1 -> 2: t-0, t-1, t-10 and 47 more"]
 
 
@@ -294,7 +294,7 @@ def test_no_screen_is_too_small(width, height):
     many = [Partition("t", number, 1, 0, (1, 2), (1,)) for number in range(500)]
     board = board_at(1000.0, [node(number) for number in range(1, 100)], many)
     board.look(1000.0)
-    board.take_told(1, Told(1001.0, frozenset(), tuple(many[:400])))
+    board.take_report(1, ClusterReport(1001.0, frozenset(), tuple(many[:400])))
     shown = drawn(board.look(1001.0), width, height)
     assert len(shown) <= height and all(len(line) <= width for line in shown)
     if height == 20 and width == 60:
