@@ -112,7 +112,7 @@ def test_a_deleted_topic_and_one_that_is_given_up_lag_behind_without_blame() -> 
     assert rules(*SENT, final(b"a"), without=frozenset({"t"})) == set()
 
 
-def test_the_swarm_asks_it() -> None:
+def test_swarm_calls_this_judge() -> None:
     found = [Finding("H3 lost-write", BROKEN, 1, "lost", ["this one"])]
     with mock.patch.object(histories, "broken_rules", lambda saw, without: saw and found):
         outcome = run(replace(draw_schedule(QUICK), events=(), quiet_from_ms=1000))

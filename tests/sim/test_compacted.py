@@ -43,11 +43,11 @@ def table(*records: Keyed) -> KeyTable:
         ({1: NEWER, 2: NEWER}, False),
     ],
 )
-def test_only_what_was_replaced_may_go(found: dict[int, Keyed], is_fine: bool) -> None:
+def test_only_replaced_records_may_be_removed(found: dict[int, Keyed], is_fine: bool) -> None:
     assert (table(A, B, NEWER).problem(found, 0, 3) is None) is is_fine
 
 
-def test_a_deletion_may_go_after_what_it_deletes() -> None:
+def test_deletion_may_be_removed_after_the_record_that_it_deletes() -> None:
     made = table(A, B, DELETED)
     assert made.problem({1: B}, 0, 3) is None and made.revived({1: B}) is None
     assert made.revived({0: A, 1: B}) is not None

@@ -95,7 +95,7 @@ def test_a_client_believes_no_damaged_batch() -> None:
         checked(bytes(batch).replace(b"v", b"w"))
 
 
-def test_a_node_whose_disk_is_full_says_so_and_stops() -> None:
+def test_node_with_a_full_disk_reports_it_and_stops() -> None:
     outcome = played(Event("e", 100, "disk full", "node 2", {"for_ms": 500, **ARGS["disk full"]}))
     told = [line for line in outcome.logged if "The node must stop" in line]
     assert len(told) == 1 and "No space left on device" in told[0]
@@ -106,7 +106,7 @@ def test_a_broker_comes_back_on_an_empty_disk_and_gets_all_of_it_again() -> None
     assert outcome.took_effect == {"wiped disk": 1}
 
 
-def test_where_the_only_disk_is_gone_an_operator_lets_the_partition_begin_anew() -> None:
+def test_operator_restarts_a_partition_whose_only_disk_is_gone() -> None:
     """The topic's records are abandoned: no log is left to compare."""
     drawn = schedule(Event("e", 500, "wiped disk", "leader of t1-0", {"for_ms": 500}))
     one = TopicShape("t1", 1, 1, {"unclean.leader.election.enable": "true"})
@@ -117,7 +117,7 @@ def test_where_the_only_disk_is_gone_an_operator_lets_the_partition_begin_anew()
 
 
 @pytest.mark.parametrize("elr", [False, True])
-def test_the_only_disk_of_a_partition_that_is_not_given_up_is_not_wiped(elr: bool) -> None:
+def test_only_disk_of_a_partition_with_promises_is_not_wiped(elr: bool) -> None:
     """The disk flushes before records are visible, so it may lose power; a wiped disk loses all
     records."""
     event = Event("e", 500, "wiped disk", "leader of t1-0", {"for_ms": 500})
@@ -144,9 +144,7 @@ def test_a_disk_is_swapped_only_when_records_say_which_one_a_replica_is_on(raise
     assert outcome.took_effect == expected
 
 
-def test_what_was_moved_to_a_swapped_disk_alone_goes_elsewhere_before_the_old_disk_comes_back() -> (
-    None
-):
+def test_partition_on_a_swapped_disk_alone_moves_before_the_old_disk_returns() -> None:
     """The only replica is on a disk that is about to go: without an operator it would wait
     forever."""
     outcome = played(

@@ -55,21 +55,21 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DurableJudge, "_survives", lambda _self, files, _log, end: end <= files)
 
 
-def test_a_leader_may_commit_what_two_others_have() -> None:
+def test_m8_leader_may_commit_records_of_two_others() -> None:
     Voters(4, 6, 6).look(leads=True, mark=6)
 
 
-def test_a_leader_that_commits_what_one_other_has_is_found() -> None:
+def test_m8_leader_that_commits_records_of_one_other_is_found() -> None:
     with pytest.raises(Violation, match="M8"):
         Voters(4, 6, 5).look(leads=True, mark=6)
 
 
-def test_a_follower_takes_what_it_has() -> None:
+def test_m14_follower_may_treat_its_flushed_records_as_committed() -> None:
     Voters(6, 6, 4).look(leads=False, mark=6)
 
 
 @pytest.mark.parametrize(("flushed", "holds"), [((4, 6, 6), True), ((4, 6, 4), False)])
-def test_a_broker_takes_what_a_majority_of_the_voters_has(
+def test_m14_broker_may_treat_records_of_a_majority_as_committed(
     flushed: tuple[int, int, int], holds: bool
 ) -> None:
     """A broker's own disk does not count, only a majority of the voters'."""
@@ -84,7 +84,7 @@ def test_a_broker_takes_what_a_majority_of_the_voters_has(
             voters._judge.after(broker)
 
 
-def test_a_follower_that_takes_what_it_has_not_flushed_is_found() -> None:
+def test_m14_follower_that_treats_unflushed_records_as_committed_is_found() -> None:
     with pytest.raises(Violation, match="M14"):
         Voters(4, 6, 6).look(leads=False, mark=6)
 

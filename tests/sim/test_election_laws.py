@@ -149,7 +149,7 @@ def test_who_is_elected_as_a_move_begins_has_not_caught_up(kind: ElectedAs, begi
     ("committed_ms", "written_ms", "holds"),
     [(300, 0, True), (299, 298, False), (297, 299, True), (0, 300, True)],
 )
-def test_who_has_not_answered_in_time_is_not_waited_for(
+def test_replica_that_has_not_responded_in_time_is_not_awaited(
     committed_ms: int, written_ms: int, holds: bool
 ) -> None:
     """P21: the time counts from the controller's decision, which may be committed late (seed

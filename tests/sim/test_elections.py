@@ -201,7 +201,7 @@ def led_without_a_record() -> Outcome:
 
 
 @pytest.mark.rest
-def test_an_epoch_without_a_record_beats_nobody() -> None:
+def test_epoch_without_a_record_wins_no_recovery() -> None:
     """P21: the answer is about the last batch, and a follower has no epoch without one any more.
 
     Only without both rules does the shorter log win.
@@ -235,7 +235,7 @@ def test_a_recovery_is_struck(blow: str, mark: str) -> None:
     assert outcome.marks.get(f"controller.recovery-{mark}"), outcome.marks
 
 
-def test_a_controller_that_is_cut_off_hears_that_it_is_behind() -> None:
+def test_cut_off_controller_learns_that_it_is_behind() -> None:
     outcome = held(
         all_down(kept=[2, 3, 4]),
         strike("cut off controller", for_ms=15000),
@@ -247,7 +247,7 @@ def test_a_controller_that_is_cut_off_hears_that_it_is_behind() -> None:
     assert outcome.marks.get("controller.recovery-behind"), outcome.marks
 
 
-def test_a_controller_is_cut_off_as_it_asks_for_logs() -> None:
+def test_controller_is_cut_off_as_it_requests_logs() -> None:
     """All brokers are down at the same time."""
     struck = {"blow": "cut off controller", "which": 0, "back_ms": 2000, "late_ms": 300.0}
     down = all_down(kept=[2, 3, 4]).args
@@ -267,7 +267,7 @@ def test_every_kind_is_tried_here() -> None:
 
 
 @pytest.mark.rest
-def test_a_seed_meets_a_controller_that_hears_that_it_is_behind() -> None:
+def test_seed_has_a_controller_that_learns_that_it_is_behind() -> None:
     """Of the first 60 seeds of this kind alone, this one and 56 do so."""
     outcome = run(draw_schedule(43, ["controller behind"]))
     assert outcome.broken is None, outcome.broken

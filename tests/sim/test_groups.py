@@ -135,7 +135,7 @@ def test_each_rule_finds_its_own(code: str, do: Callable[[GroupTruth], None]) ->
         do(stable())
 
 
-def test_a_static_member_that_came_back_has_what_it_had_before() -> None:
+def test_returned_static_member_keeps_its_assignment() -> None:
     truth = stable()
     truth.planned(4, {"x-1": A, "y-1": B})
     truth.synced("x", "x-2", 4, A, 12.0)
@@ -166,7 +166,7 @@ X, Y = Holder("x-1", False, A, False), Holder("y-1", False, B, False)
         ((Y,), "x-1 leads"),
     ],
 )
-def test_a_stable_group_is_what_a_leader_has_planned(
+def test_stable_group_has_the_assignment_of_its_leader(
     holders: tuple[Holder, ...], wrong: str | None
 ) -> None:
     """G4: each member holds what the leader's assignment gives it."""
@@ -174,7 +174,7 @@ def test_a_stable_group_is_what_a_leader_has_planned(
     assert found is None if wrong is None else re.search(wrong, found or ""), found
 
 
-def test_what_is_under_way_may_be_seen_or_not() -> None:
+def test_commit_in_flight_may_be_seen_or_not() -> None:
     truth = stable()
     committed(truth, 7, 12.0, 13.0)
     truth.committing(KEY, 8, 3, 13.5)  # never answered: it may take effect at any time
@@ -186,7 +186,7 @@ def test_what_is_under_way_may_be_seen_or_not() -> None:
         truth.fetched(KEY, 7, 20.0, 21.0)
 
 
-def test_members_are_asked_to_meet_in_one_generation() -> None:
+def test_members_must_reach_one_generation() -> None:
     truth = stable()
     assert truth.unsettled() is None
     truth.members["z"] = -1
@@ -252,7 +252,7 @@ def test_an_offset_may_end_when_its_time_is_over(
         assert lives(group, expire_ms).add(gone, end_ms, ()) == HELD
 
 
-def test_an_offset_that_has_ended_is_no_commit_any_more() -> None:
+def test_expired_offset_is_not_a_commit_any_more() -> None:
     truth = stable()
     committed(truth, 7, 12.0, 13.0)
     truth.expired(KEY, 14.0)
@@ -261,7 +261,7 @@ def test_an_offset_that_has_ended_is_no_commit_any_more() -> None:
         truth.fetched(KEY, 7, 15.0, 16.0)
 
 
-def test_a_group_that_has_ended_begins_anew() -> None:
+def test_deleted_group_begins_with_generation_1() -> None:
     truth = stable()
     gone, before = Keyed(GROUP_KEY, None), lives(NOBODY)
     before.add(offsets_record("g", 0, None), 1_500, ())
@@ -284,7 +284,7 @@ def test_a_group_with_members_or_offsets_stays() -> None:
         joined.add(gone, 600, ())
 
 
-async def test_a_member_whose_group_was_deleted_joins_anew() -> None:
+async def test_member_of_a_deleted_group_joins_again() -> None:
     """A group without sessions and offsets is deleted: a later commit is refused with this code.
 
     The member had been cut off (tiered seed 156).
@@ -332,7 +332,7 @@ def lives_on() -> Outcome:
     return run(Schedule(1, shape, (lost,), 9000))
 
 
-def test_a_coordinator_that_tells_what_its_log_does_not_say_is_found() -> None:
+def test_coordinator_with_an_offset_that_its_log_lacks_is_found() -> None:
     with mock.patch.object(load, "committed_offsets", lambda *_: {("t0", 0): -5}):
         broken = lives_on().broken
     assert broken is not None and broken.code == "G10", broken

@@ -79,7 +79,9 @@ def same_history(world: TierCluster, victim: Machine) -> Log:
 
 
 @pytest.mark.parametrize(("settings", "share"), [(SETTINGS, 0.15), (OFF, 1.0)])
-def test_it_copies_what_is_in_no_tier(settings: dict[str, str], share: float) -> None:
+def test_new_replica_copies_records_that_are_in_no_tier(
+    settings: dict[str, str], share: float
+) -> None:
     async def story(world: TierCluster) -> None:
         sent = await filled(world)
         leader, victim = await emptied(world)
@@ -155,7 +157,7 @@ def struck(number: int, strike: Callable[[TierCluster, Machine, Machine], None])
     "number",
     [7, *(pytest.param(one, marks=pytest.mark.rest) for one in (1, 3, 5, 9, 12, 15, 18, 21, 24))],
 )
-def test_s5_killed_at_any_step_it_begins_anew(number: int, end: End) -> None:
+def test_s5_new_replica_killed_at_any_step_begins_again(number: int, end: End) -> None:
     def strike(world: TierCluster, leader: Machine, victim: Machine) -> None:
         def crash() -> None:
             assert victim.life is not None

@@ -43,7 +43,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_what_is_in_the_ledger_is_not_played_again_and_counts(
+def test_recorded_run_is_not_repeated_and_counts(
     played: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "seeds.jsonl"
@@ -65,7 +65,7 @@ def test_what_is_in_the_ledger_is_not_played_again_and_counts(
 
 
 @pytest.mark.parametrize("has_ledger", [False, True])
-def test_a_slow_seed_holds_up_the_others_only_where_they_are_told_in_order(
+def test_slow_seed_delays_the_others_only_if_reports_are_in_order(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has_ledger: bool
 ) -> None:
     others_are_over = threading.Event()
@@ -126,7 +126,7 @@ def test_a_line_that_was_cut_off_is_taken_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["", "x", "[]", "3", '{"code":"a","replay":"b"}', '{"code":"a"}'])
-def test_a_line_that_is_no_run_is_named(tmp_path: Path, line: str) -> None:
+def test_invalid_line_of_the_ledger_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "seeds.jsonl"
     Ledger(path, "a").add("--seed 1", {"seed": 1})
     path.write_text(f"{path.read_text()}{line}\n")

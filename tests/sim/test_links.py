@@ -174,7 +174,7 @@ def test_a_full_buffer_makes_the_sender_wait_until_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("here", [True, False])
-def test_what_a_stalled_connection_held_comes_when_its_sender_has_long_given_up(here: bool) -> None:
+def test_bytes_of_a_stalled_connection_arrive_after_its_sender_timed_out(here: bool) -> None:
     async def story(pair: Pair) -> None:
         hold = Trouble(random.Random(1))
         sender, other = (pair.client, pair.server) if here else (pair.server, pair.client)
@@ -194,7 +194,7 @@ def test_what_a_stalled_connection_held_comes_when_its_sender_has_long_given_up(
     played(story)
 
 
-def test_who_does_not_give_up_a_stalled_connection_goes_on_with_it() -> None:
+def test_stalled_connection_without_timeout_continues() -> None:
     async def story(pair: Pair) -> None:
         hold = Trouble(random.Random(1))
         pair.network.stall("client", ["server"], hold, here=True)
@@ -210,7 +210,7 @@ def test_who_does_not_give_up_a_stalled_connection_goes_on_with_it() -> None:
 
 
 @pytest.mark.parametrize("end", ["crash", "abort"])
-def test_what_a_stalled_connection_held_outlives_its_sender(end: str) -> None:
+def test_bytes_of_a_stalled_connection_outlive_its_sender(end: str) -> None:
     async def story(pair: Pair) -> None:
         hold = Trouble(random.Random(1))
         pair.network.stall("client", ["server"], hold, here=True)
@@ -229,7 +229,7 @@ def test_what_a_stalled_connection_held_outlives_its_sender(end: str) -> None:
 
 
 @pytest.mark.parametrize("here", [True, False])
-def test_of_a_half_open_connection_one_side_knows(here: bool) -> None:
+def test_half_open_connection_is_lost_at_one_side(here: bool) -> None:
     async def story(pair: Pair) -> None:
         hole = Trouble(random.Random(1))
         assert pair.network.half_open("client", ["server"], hole, here=here) == 1
@@ -247,7 +247,7 @@ def test_of_a_half_open_connection_one_side_knows(here: bool) -> None:
     played(story)
 
 
-def test_who_sends_nothing_into_a_half_open_connection_hears_of_it_at_last() -> None:
+def test_idle_side_of_a_half_open_connection_is_reset_when_packets_pass_again() -> None:
     async def story(pair: Pair) -> None:
         hole = Trouble(random.Random(1))
         pair.network.half_open("client", ["server"], hole, here=True)
@@ -277,7 +277,7 @@ def test_a_host_without_power_neither_resets_nor_refuses() -> None:
     played(story)
 
 
-def test_what_a_cut_held_back_stays_ahead_of_what_was_sent_later() -> None:
+def test_bytes_held_back_by_a_cut_stay_ahead_of_later_ones() -> None:
     async def story(pair: Pair) -> None:
         pair.there.cut = True
         pair.client.transport.write(b"first")

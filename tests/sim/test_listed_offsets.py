@@ -66,7 +66,7 @@ LISTED = Listed(
         {"committed": 6, "wanted_ms": 45, "by_time": edge(-1)},
     ],
 )
-def test_what_is_so_is_let_pass(changes: dict[str, Any]) -> None:
+def test_s8_true_offsets_are_accepted(changes: dict[str, Any]) -> None:
     judge_listed(replace(LISTED, **changes), TRUTH, ENDS, -1, BOUNDS)
 
 
@@ -93,7 +93,7 @@ def test_what_is_so_is_let_pass(changes: dict[str, Any]) -> None:
         {"highest": Told(7, 50, 4)},
     ],
 )
-def test_what_is_not_so_breaks_s8(changes: dict[str, Any]) -> None:
+def test_s8_wrong_offsets_are_found(changes: dict[str, Any]) -> None:
     with pytest.raises(Violation, match="S8"):
         judge_listed(replace(LISTED, **changes), TRUTH, ENDS, -1, BOUNDS)
 

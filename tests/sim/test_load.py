@@ -76,7 +76,7 @@ def refused_once(code: ErrorCode) -> Outcome:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE])
-def test_the_last_reader_asks_again_where_a_leader_has_just_moved(code: ErrorCode) -> None:
+def test_last_reader_retries_where_a_leader_has_just_moved(code: ErrorCode) -> None:
     """Preferred leaders are elected again when all is quiet, too (seed 2068)."""
     outcome = refused_once(code)
     assert outcome.broken is None, outcome.broken
@@ -88,7 +88,9 @@ def test_the_last_reader_is_refused_for_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-async def test_what_is_acknowledged_is_committed_unless_its_topic_is_deleted(deleted: bool) -> None:
+async def test_h3_acknowledged_batch_is_committed_unless_its_topic_is_deleted(
+    deleted: bool,
+) -> None:
     """H3: a leader may acknowledge and delete in one event-loop iteration (seed 1565)."""
     promises: Any = SimpleNamespace(
         given_up=frozenset(),

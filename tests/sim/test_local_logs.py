@@ -108,7 +108,7 @@ def test_the_versions_go_between_our_brokers_alone_and_only_while_a_threshold_is
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_broker_with_an_empty_disk_is_known_anew(
+def test_broker_with_an_empty_disk_has_unknown_stats_first(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F22: the leader does not mistake it for the full replica that it was, and it fills up."""
@@ -148,7 +148,7 @@ def test_a_broker_with_an_empty_disk_is_known_anew(
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_was_reported_is_in_the_metadata_and_an_idle_partition_reports_no_more(
+def test_reported_stats_are_in_the_metadata_and_an_idle_partition_stops_reporting(
     seed: int,
 ) -> None:
     async def story(world: TierCluster) -> None:

@@ -65,14 +65,14 @@ def part(cluster: Committed, **changes: Any) -> PartitionChangeRecord:
     return PartitionChangeRecord(partition_id=0, topic_id=topic_id, **changes)
 
 
-def test_whoever_stayed_in_the_isr_before_the_feature_may_stay_through_other_changes() -> None:
+def test_isr_member_from_before_the_feature_may_stay_through_other_changes() -> None:
     """P10: a reassignment is cancelled after the feature was switched on."""
     cluster = last_one_fenced()
     cluster.truth.moves["t", 0] = {frozenset({1})}
     cluster.apply([part(cluster, replicas=[1], directories=[directory(1)])])
 
 
-def test_nobody_enters_the_isr_as_one_that_stayed() -> None:
+def test_new_isr_member_does_not_count_as_one_that_stayed() -> None:
     """P10: once there is a leader, no fenced member may stay any more."""
     cluster = last_one_fenced()
     cluster.heartbeat(1)

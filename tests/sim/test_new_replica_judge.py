@@ -71,7 +71,7 @@ class Watched:
         self.judge.after(self.life)
 
 
-def test_what_is_about_to_begin_is_in_no_isr() -> None:
+def test_log_that_is_about_to_begin_is_in_no_isr() -> None:
     watched = Watched()
     watched.add(begins=True)
     with pytest.raises(Violation, match="P13: .* is in an ISR, and about to begin"):
@@ -117,7 +117,7 @@ def test_a_log_whose_marker_a_crash_took_is_as_it_was(was_at: int) -> None:
 
 @pytest.mark.parametrize("log_start", [0, 28])
 @pytest.mark.parametrize("lacks", [False, True])
-def test_the_epoch_before_what_a_leader_has_given_up_is_not_judged(
+def test_s5_epoch_before_the_log_start_of_a_leader_is_not_judged(
     log_start: int, lacks: bool
 ) -> None:
     """S5: a leader whose log start has moved to the offset knows no epoch before it (tiered seed

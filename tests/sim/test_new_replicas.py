@@ -99,7 +99,7 @@ def test_every_operator_takes_effect() -> None:
     assert outcome.marks["replication.begins-untiered"] == 1
 
 
-def test_leaders_report_what_their_followers_have() -> None:
+def test_leaders_report_local_logs_of_their_followers() -> None:
     killed = Event("k", 1_000, "kill", "leader of t0-0", {"for_ms": 500})
     outcome = held(Schedule(1, LOCAL_LOGS.shape(), (killed,), 2_000))
     assert outcome.counts["local logs stored"] > 10

@@ -102,7 +102,7 @@ def test_the_last_topic_that_keeps_its_promises_stays() -> None:
     assert held(*both).took_effect == {"delete topic": 1}
 
 
-def test_only_topics_of_clients_are_given_up() -> None:
+def test_only_topics_of_clients_may_waive_promises() -> None:
     """G9: records lost in a coordinator's topic were acknowledged to groups."""
     _, world = held_in()
     assert world.operator.may_give_up("t0")
@@ -137,7 +137,7 @@ def test_a_partition_moves() -> None:
     assert (moved.leader, moved.replicas, moved.isr) == (other, (other,), (other,))
 
 
-def test_a_move_to_who_does_not_answer_is_taken_back() -> None:
+def test_move_to_a_dead_broker_is_cancelled() -> None:
     other, replicas = elsewhere()
     cut = Event("cut", 100, "cut", f"node {other}", {"for_ms": 2000, "from": "brokers"})
     back = event("cancel reassignment", "partition 1", which=1, replicas=[other], for_ms=500)

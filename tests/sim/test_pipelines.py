@@ -70,7 +70,7 @@ def test_several_requests_are_in_flight_and_keep_their_order(kind: str, acks: in
     assert any(one.answer != "ok" for one in sends(outcome)), "nothing had to be sent again"
 
 
-def test_nobody_answers_a_producer_that_asks_for_no_answer() -> None:
+def test_produce_with_acks_0_gets_no_response() -> None:
     outcome = run(with_clients(pipeline("plain pipeline", 0)))
     assert outcome.broken is None, outcome.broken
     assert {one.answer for one in sends(outcome)} == {"? not asked"}
@@ -117,9 +117,7 @@ def test_a_first_batch_that_nothing_has_overtaken_is_never_out_of_order() -> Non
     "later", [None, Unknown("the connection broke"), ApiError(ErrorCode.REQUEST_TIMED_OUT)]
 )
 @pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER])
-def test_a_first_batch_may_have_been_overtaken_by_one_that_nobody_answered(
-    later: Any, code: ErrorCode
-) -> None:
+def test_first_batch_may_be_overtaken_by_one_without_response(later: Any, code: ErrorCode) -> None:
     """T1: the later batch may be in the log, which then refuses the first one.
 
     Seeds: tiered 403; 636 and 5978.
@@ -144,7 +142,7 @@ def test_a_first_batch_may_have_been_overtaken_by_one_that_nobody_answered(
 
 
 @pytest.mark.parametrize("uncertain", [False, True])
-async def test_what_may_be_there_is_not_sent_in_a_new_epoch(uncertain: bool) -> None:
+async def test_batch_that_may_exist_is_not_sent_in_a_new_epoch(uncertain: bool) -> None:
     """It would be in the log twice (seed 636)."""
     load: Any = SimpleNamespace(new_client=lambda: None, calm=True)
     ledger = PartitionLedger("t", 0, b"t")
@@ -180,7 +178,7 @@ async def test_what_may_be_there_is_not_sent_in_a_new_epoch(uncertain: bool) -> 
 READERS = tuple(ClientShape("session reader", f"s{n}", 20.0) for n in range(3))
 
 
-def test_sessions_are_refused_and_asked_out_of_turn() -> None:
+def test_sessions_are_refused_and_get_requests_out_of_turn() -> None:
     outcome = run(with_clients(*READERS, slots=2))
     assert outcome.broken is None, outcome.broken
     assert {"session.refused", "session.epoch-out-of-turn"} <= set(outcome.marks)

@@ -61,7 +61,7 @@ class Watched:
                 self.promises._look(life_of(node_id), one, old, state)
 
 
-async def test_a_follower_that_cuts_below_what_it_has_shown_is_found() -> None:
+async def test_p17_follower_that_truncates_shown_records_is_found() -> None:
     """P17: the follower increases no counter, and its high watermark fell with its log."""
     w = Watched(b"a", b"b", b"c")
     follower = w.cluster[2].partition()
@@ -89,7 +89,7 @@ async def test_an_empty_log_has_shown_nothing_whatever_its_high_watermark_is(emp
             w.look()
 
 
-async def test_a_follower_may_cut_what_it_has_not_shown() -> None:
+async def test_p17_follower_may_truncate_records_that_it_has_not_shown() -> None:
     w = Watched(b"a", b"b", b"c")
     w.append(b"d")
     w.fetch()
@@ -183,7 +183,7 @@ async def shown_in_the_last_turn() -> Watched:
     return w
 
 
-async def test_what_a_leader_shows_in_the_turn_in_which_its_log_fails_is_committed() -> None:
+async def test_records_shown_in_the_callback_in_which_the_log_fails_are_committed() -> None:
     """Seed 336: a producer has its acknowledgement, and the next append met a full disk."""
     w = await shown_in_the_last_turn()
     leader = w.cluster[1].partition()
@@ -195,7 +195,7 @@ async def test_what_a_leader_shows_in_the_turn_in_which_its_log_fails_is_committ
     assert (truth.end, truth.values[1]) == (2, b"b")
 
 
-async def test_what_a_leader_shows_in_the_turn_in_which_its_process_ends_is_committed() -> None:
+async def test_records_shown_in_the_callback_in_which_the_process_ends_are_committed() -> None:
     """Seed 333: the process ends at a file call behind the acknowledgement."""
     w = await shown_in_the_last_turn()
     leader = w.cluster[1].partition()
@@ -222,7 +222,7 @@ async def test_a_cluster_with_a_backlog_is_not_settled() -> None:
     assert w.promises.convergence.backlog() is None
 
 
-async def test_a_backlog_is_that_of_all_partitions_when_it_is_asked_for_first() -> None:
+async def test_backlog_covers_all_partitions_at_its_first_query() -> None:
     """The order of the partitions must not matter: it differs with PYTHONHASHSEED."""
     promises: Any = Promises()
     image = SimpleNamespace(leader=1)

@@ -175,7 +175,7 @@ def test_a_leader_cut_off_resigns_and_commits_nothing() -> None:
     world.settle()
 
 
-def test_a_wiped_voter_comes_back_as_somebody_else() -> None:
+def test_m15_wiped_voter_returns_as_an_observer() -> None:
     world = QuorumWorld(7, voters=3)
     world.start()
     world.run(10_000, lambda: len(world.log) > 5)

@@ -356,7 +356,7 @@ def test_a_voter_that_moved_tells_the_quorum(moved: int) -> None:
     cluster.run(wait)
 
 
-def test_an_unresolvable_peer_is_tried_for_ever() -> None:
+def test_unresolvable_peer_is_retried_indefinitely() -> None:
     """One voter's name is unknown for a minute; with two of three voters the quorum works."""
     cluster = Cluster(11, dynamic=False)
     cluster.hosts[3].name = "not-yet-known"

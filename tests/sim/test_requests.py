@@ -53,7 +53,7 @@ class Broker:
 
 
 @pytest.mark.parametrize("api", WAITS_S)
-def test_a_request_may_wait_as_long_as_it_says(api: ApiKey) -> None:
+def test_request_may_wait_for_its_own_timeout(api: ApiKey) -> None:
     broker = Broker(api)
     broker.look(WAITS_S[api] + LATE_S)
     with pytest.raises(Violation, match=f"P26: .* {api.name} 7 of c waits"):
@@ -68,7 +68,7 @@ def test_a_write_of_the_tier_gives_the_leader_eight_seconds() -> None:
         broker.look(8.0 + LATE_S + 0.3)
 
 
-def test_a_write_of_nobody_by_name_has_the_time_of_a_client() -> None:
+def test_produce_without_client_id_has_the_bound_of_a_client() -> None:
     with pytest.raises(Violation, match="PRODUCE"):
         Broker(ApiKey.PRODUCE, None).look(WAITS_S[ApiKey.PRODUCE] + LATE_S + 0.3)
 

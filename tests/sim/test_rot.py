@@ -68,7 +68,7 @@ def test_a_broker_lives_on_with_batches_that_have_rotted(
 
 
 @pytest.mark.rest
-def test_who_reads_keys_tells_a_batch_that_has_rotted_from_a_broken_promise() -> None:
+def test_key_reader_distinguishes_a_rotten_batch_from_a_broken_promise() -> None:
     """F20: the magic of a batch is wrong, which its reader mistook for a failure of the run."""
     outcome = run(draw_schedule(29, [BATCH_ROT]))
     assert outcome.broken is None, outcome.broken

@@ -35,7 +35,7 @@ def test_equal_seeds_draw_equal_schedules(seed: int) -> None:
 
 @given(SEEDS)
 @settings(max_examples=200, deadline=None)
-def test_what_is_drawn_is_within_bounds(seed: int) -> None:
+def test_drawn_schedule_is_within_bounds(seed: int) -> None:
     drawn = draw_schedule(seed)
     drawn.check()
     shape = drawn.shape
@@ -88,7 +88,7 @@ def test_taking_an_event_out_changes_no_other() -> None:
         {"quiet_from_ms": TROUBLE_MS_MAX + 1},
     ],
 )
-def test_what_cannot_be_run_is_refused(wrong: dict[str, object]) -> None:
+def test_invalid_schedule_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(BadShape):
         Schedule.from_json({**draw_schedule(1).to_json(), **wrong})
 

@@ -57,7 +57,7 @@ def smallest(schedule: Schedule, play: Play) -> Shrunk:
     return found
 
 
-def test_nothing_is_left_of_what_was_not_needed() -> None:
+def test_shrink_removes_everything_unneeded() -> None:
     found = smallest(draw_schedule(LARGE), breaks_if(lambda _one: True)).schedule
     shape = found.shape
     assert (found.events, found.quiet_from_ms, shape.faults) == ((), 0, {})
@@ -69,7 +69,7 @@ def test_nothing_is_left_of_what_was_not_needed() -> None:
     assert (shape.link, shape.disk) == (STEADY_LINK, STEADY_DISK)
 
 
-def test_what_is_needed_together_stays() -> None:
+def test_shrink_keeps_events_that_are_needed_together() -> None:
     drawn = draw_schedule(LARGE)
     needed = {drawn.events[1].name, drawn.events[-1].name}
     play = breaks_if(lambda one: needed <= {event.name for event in one.events})
@@ -88,7 +88,7 @@ def test_another_promise_does_not_count() -> None:
     assert (len(found.schedule.events), found.verdict.code) == (4, "P4")
 
 
-def test_what_was_due_after_the_break_goes_first() -> None:
+def test_shrink_first_removes_events_after_the_break() -> None:
     drawn = replace(draw_schedule(LARGE), quiet_from_ms=TROUBLE_MS_MAX)
     late = drawn.events[0].at_ms
     played: list[Schedule] = []
@@ -103,7 +103,7 @@ def test_what_was_due_after_the_break_goes_first() -> None:
     assert played[2].quiet_from_ms == ends < drawn.quiet_from_ms
 
 
-def test_nobody_waits_much_longer_than_it_took_before() -> None:
+def test_shrink_limits_a_try_to_the_time_of_the_last_break() -> None:
     asked: list[float] = []
 
     def play(_one: Schedule, ends_ms: float) -> Verdict:
@@ -143,7 +143,7 @@ def test_a_client_that_is_acknowledged_and_a_place_for_each_fault_stay() -> None
 
 @given(st.integers(0, 2**31), st.integers(0, 2**31))
 @settings(max_examples=30, deadline=None)
-def test_what_is_left_is_sound_and_breaks_for_any_seed(seed: int, salt: int) -> None:
+def test_shrunk_schedule_is_valid_and_breaks_for_any_seed(seed: int, salt: int) -> None:
     """This holds for any deterministic rule: here a pseudo-random one."""
     drawn = draw_schedule(seed)
 
@@ -172,14 +172,14 @@ def test_a_find_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"promise": "P1"}', '{"version": 1}'])
-def test_what_is_no_find_is_refused(tmp_path: Path, text: str) -> None:
+def test_invalid_find_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "wrong.json"
     path.write_text(text)
     with pytest.raises(BadShape, match="--schedule"):
         find.schedule_of(str(path))
 
 
-def test_a_find_that_is_missing_is_told_with_those_there_are(tmp_path: Path) -> None:
+def test_missing_find_is_reported_with_the_existing_ones(tmp_path: Path) -> None:
     with mock.patch.object(find, "FOLDER", tmp_path), pytest.raises(BadShape, match="none yet"):
         find.schedule_of("nothing")
 

@@ -110,13 +110,13 @@ def victim_of(story: Story) -> int:
     return int(found[1])
 
 
-def test_the_fault_is_told_with_target_and_effect(killed: Story) -> None:
+def test_story_has_the_fault_with_target_and_effect(killed: Story) -> None:
     told = texts(killed, "fault")
     assert re.match(r"e0: kill on leader of t0-0, node-[456], for 6 s$", told[0])
     assert "e0: over" in told
 
 
-def test_the_ends_and_boots_of_the_victim_are_told(killed: Story) -> None:
+def test_story_has_ends_and_boots_of_the_victim(killed: Story) -> None:
     victim = f"node-{victim_of(killed)}"
     assert texts(killed, "life", victim) == [
         "life 1 boots",
@@ -127,12 +127,12 @@ def test_the_ends_and_boots_of_the_victim_are_told(killed: Story) -> None:
     ]
 
 
-def test_a_pause_is_told(killed: Story) -> None:
+def test_story_has_a_pause(killed: Story) -> None:
     told = [text for text in texts(killed, "life") if "stands" in text or "goes on" in text]
     assert told == ["life 1 stands still", "life 1 goes on"]
 
 
-def test_the_election_is_told_with_kind_cause_and_epochs(killed: Story) -> None:
+def test_story_has_the_election_with_kind_cause_and_epochs(killed: Story) -> None:
     told = texts(killed, "election", "t0-0")
     victim = victim_of(killed)
     assert re.match(rf"broker {victim} leads, epochs 0/0$", told[0])
@@ -140,14 +140,14 @@ def test_the_election_is_told_with_kind_cause_and_epochs(killed: Story) -> None:
     assert any(re.match(r"ISR \[\d, \d\], was \[", one) for one in texts(killed, "isr", "t0-0"))
 
 
-def test_a_fenced_broker_and_its_return_are_told(killed: Story) -> None:
+def test_story_has_a_fenced_broker_and_its_return(killed: Story) -> None:
     victim = victim_of(killed)
     told = texts(killed, "broker")
     assert f"broker {victim} is fenced" in told
     assert sum(f"broker {victim} registers" in one for one in told) == 2
 
 
-def test_the_controller_is_told(killed: Story) -> None:
+def test_story_has_the_active_controller(killed: Story) -> None:
     told = texts(killed, "controller")
     assert re.match(r"node [123] is the active controller, epoch 1$", told[0])
     assert "leader in epoch 1" in " ".join(texts(killed, "quorum"))
@@ -350,20 +350,24 @@ def test_the_number_of_an_event_is_where_it_stops(
         assert found is not None and number <= int(found[1]) < number + 40
 
 
-def test_a_moment_after_the_end_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_moment_after_the_end_shows_the_last_state(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     told = views(capsys, tmp_path, "broken")
     assert told[0].startswith("the run ended before a broken promise")
     assert any("committed up to" in line for line in told)
 
 
-def test_where_it_breaks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_until_broken_shows_the_state_at_the_broken_promise(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with shows_all_it_has():
         assert command.main(Options(seed=SEED, until="broken")) == 1
     told = capsys.readouterr().out.splitlines()
     assert told[-1].startswith("BROKEN P12: node-") and "ended before" not in told[0]
 
 
-def test_a_partition_that_is_made_in_the_run_can_be_asked_for(
+def test_partition_created_in_the_run_can_be_shown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert command.main(Options(seed=6, until="1s", partition="__consumer_offsets-0")) == 0

@@ -129,7 +129,9 @@ def shows_all_it_has() -> Iterator[Any]:
         yield
 
 
-def test_a_planted_bug_is_found_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sim_command_reports_a_planted_bug_with_its_replay(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with shows_all_it_has():
         code = command.main(Options(seed=QUICK))
     told = capsys.readouterr().out
@@ -139,7 +141,7 @@ def test_a_planted_bug_is_found_and_told(capsys: pytest.CaptureFixture[str]) -> 
     assert told.splitlines()[-1].startswith("trace ")
 
 
-def test_a_judge_that_is_not_asked_says_nothing() -> None:
+def test_finding_of_a_judge_that_was_not_chosen_is_dropped() -> None:
     schedule = calm(QUICK)
     # The final answers to clients of groups are compared with the partitions' judge.
     plain = tuple(one for one in schedule.shape.clients if "group" not in one.args)
@@ -154,7 +156,7 @@ async def _for_ever(*_arguments: Any) -> bool:
     return True
 
 
-def test_an_event_that_never_ends_is_told_and_does_not_hang_the_run() -> None:
+def test_event_that_never_ends_breaks_f_and_does_not_hang_the_run() -> None:
     event = Event("e0", 200, "kill", "node 1", {"for_ms": 300})
     endless = mock.patch.dict(FAULTS, {"kill": replace(PROCESS["kill"], run=_for_ever)})
     with endless, mock.patch.object(swarm, "WHOLE_S", 3.0):
@@ -208,7 +210,7 @@ def test_clients_make_room_for_a_follower_that_is_far_behind() -> None:
 
 
 @pytest.mark.parametrize(("broken", "code"), [(None, command.INTERRUPTED), ({}, command.BROKEN)])
-def test_ctrl_c_tells_of_the_seeds_until_then(
+def test_ctrl_c_reports_the_seeds_until_then(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     broken: dict[str, str] | None,

@@ -61,7 +61,7 @@ def test_a_broker_with_an_empty_disk_begins_behind_the_tier(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_whoever_leads_next_gives_all_that_was_acknowledged(seed: int) -> None:
+def test_next_coordinator_returns_every_acknowledged_commit(seed: int) -> None:
     """S1: the records are equal byte for byte, though no disk has them, one leader after the
     other."""
 

@@ -82,7 +82,7 @@ def _replica(start: int) -> Replica:
     return Replica(log)
 
 
-def test_what_neither_disk_nor_tier_has_is_found() -> None:
+def test_s1_records_on_no_disk_and_in_no_tier_are_found() -> None:
     with pytest.raises(Violation, match=r"S2: .* no finished copy has 0"):
         Watched(0).look(0)
 

@@ -192,7 +192,7 @@ def test_s9_a_store_that_is_down_stops_copies_and_local_deletion_alone() -> None
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.rest)])
-def test_s4_what_expires_goes_though_leaders_die_at_it(seed: int) -> None:
+def test_s4_expired_segments_are_deleted_although_leaders_die(seed: int) -> None:
     async def story(world: TierCluster) -> None:
         topic = await TieredTopic.made(world)
         await topic.send(80)

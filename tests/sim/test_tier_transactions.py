@@ -288,7 +288,7 @@ def played(seed: int) -> int:
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.rest) for seed in range(1, 4))]
 )
-def test_s7_a_reader_of_committed_transactions_is_told_of_all_aborted_ones(seed: int) -> None:
+def test_s7_read_committed_reader_gets_all_aborted_transactions(seed: int) -> None:
     assert played(seed) > 2
 
 

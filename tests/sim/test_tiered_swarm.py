@@ -61,7 +61,7 @@ def test_overlapping_troubles_let_no_call_hang_longer_than_one_of_them() -> None
     assert worst([short]).hang == 0.0
 
 
-def test_one_seed_in_five_has_a_tier_and_the_others_are_what_they_were() -> None:
+def test_one_seed_in_five_has_a_tier_and_the_others_are_unchanged() -> None:
     drawn = [draw_schedule(seed) for seed in range(200)]
     tiered = [one for one in drawn if one.shape.has_tier]
     assert 25 < len(tiered) < 55
@@ -125,7 +125,7 @@ def test_every_operator_takes_effect() -> None:
     assert outcome.counts["copies deleted"] > 0
 
 
-def test_what_only_the_tier_has_is_read_from_it() -> None:
+def test_s1_records_that_only_the_tier_has_are_read_from_it() -> None:
     """S1: readers start at the beginning, which no disk has, and a broker begins behind the
     tier."""
     wiped = Event("wiped", 1_500, "wiped disk", "broker 2", {"for_ms": 300})

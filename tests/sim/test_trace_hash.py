@@ -117,7 +117,7 @@ def test_as_if_elsewhere() -> None:
     assert run(draw_schedule(SEED), disguised=True).trace == here()
 
 
-def test_what_ran_before_does_not_matter() -> None:
+def test_trace_does_not_depend_on_earlier_runs() -> None:
     here()
     calm = replace(draw_schedule(SEED), events=(), quiet_from_ms=100)
     assert run(calm).trace != here()

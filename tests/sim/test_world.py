@@ -208,7 +208,7 @@ def _state(task: asyncio.Task[None]) -> str:
     return inspect.getcoroutinestate(coro)
 
 
-def test_what_begins_at_the_end_is_closed() -> None:
+def test_span_that_begins_at_the_end_is_closed() -> None:
     """A task that another one's clean-up starts never runs, and is not reported as forgotten."""
     loop = _world(1)
     begun: list[asyncio.Task[None]] = []
