@@ -549,7 +549,7 @@ class ClusterClient:
         self.cache = LeaderCache()
         self._coordinators.clear()
         self._failures.clear()
-        self._told.clear()
+        self._answer_order.clear()
 
     async def _request(
         self,

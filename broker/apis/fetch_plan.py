@@ -95,7 +95,7 @@ def plan_reads(
         visible = limit
         if place is not Place.REMOTE:
             try:
-                visible = log.visible_bytes(offset, end_offset)
+                visible = log.reader.visible_bytes(offset, end_offset)
             except ApiError:
                 continue  # the response will contain this error
             if not visible:

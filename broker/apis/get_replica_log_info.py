@@ -94,10 +94,10 @@ def _fill(broker: BrokerContext, topic_id: bytes, info: _Info) -> None:
     log = partition.log
     if partition.role is ReplicaRole.OFFLINE or log.failure is not None:
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, None)
-    if log.bootstrapping:
+    if log.bounds.bootstrapping:
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log is about to restart behind the tier")
     if partition.role is ReplicaRole.DELETED:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
     info.current_leader_epoch = partition.leader_epoch
-    info.last_written_leader_epoch = log.last_batch_epoch
+    info.last_written_leader_epoch = log.history.last_batch_epoch
     info.log_end_offset = log.log_end_offset

@@ -341,7 +341,7 @@ def _edge(broker: BrokerContext, partition: Partition, which: Special) -> tuple[
         if which is Special.LATEST_TIERED:
             return -1, *remote_end
         offset = pending_upload(remote_end.offset, log)
-    return (-1, offset, log.epoch_at(offset)) if offset >= 0 else _NOTHING
+    return (-1, offset, log.epochs.epoch_at(offset)) if offset >= 0 else _NOTHING
 
 
 def pending_upload(remote_end_offset: int, log: Log) -> int:

@@ -48,7 +48,7 @@ def end_offsets(
             try:
                 partition = broker.replicas.find(topic.topic, wanted.partition)
                 log = partition.require_leader(wanted.current_leader_epoch)
-                result.leader_epoch, result.end_offset = log.end_offset_for_epoch(
+                result.leader_epoch, result.end_offset = log.history.end_offset_for(
                     wanted.leader_epoch
                 )
             except ApiError as error:

@@ -208,7 +208,7 @@ class RunningFetch:
             elif place is Place.COLD:
                 most = max(0, min(wanted.partition_max_bytes, self._bytes_max))
                 try:
-                    size = log.cached_bytes(offset, most, left)
+                    size = log.reader.cached_bytes(offset, most, left)
                 except ApiError:
                     return True  # the read will find and report this error
                 if size is None:
@@ -476,7 +476,7 @@ class RunningFetch:
             # Up to `end`, which may be more than was read: a reader ignores those that it does not
             # meet.
             if aborted is None:
-                aborted = log.aborted_transactions(offset, end) if records else ()
+                aborted = log.reader.aborted_transactions(offset, end) if records else ()
             data.aborted_transactions = [
                 FetchResponse.AbortedTransaction(producer_id=one[0], first_offset=one[1])
                 for one in aborted
@@ -683,7 +683,7 @@ def _divergence(partition: Partition, wanted: Wanted) -> FetchResponse.EpochEndO
     log = partition.log
     if wanted.last_fetched_epoch == log.latest_epoch and wanted.fetch_offset <= log.log_end_offset:
         return None
-    epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    epoch, end_offset = log.history.end_offset_for(wanted.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, None)
     if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:

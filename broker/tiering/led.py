@@ -95,9 +95,9 @@ class Led:
         """Return the partition's cache if it and the log are in a state to act on, otherwise
         None."""
         log = self.replica.log
-        if not self.holds or log.failure is not None or log.closed or log.bootstrapping:
+        if not self.holds or log.failure is not None or log.closed or log.bounds.bootstrapping:
             return None
-        if log.lacks_remote_epochs:
+        if log.history.lacks_remote_part:
             return None  # the log's lineage is unknown
         cache = metadata.leaders_cache(self.partition)
         return cache if cache is not None and cache.deletion is None else None

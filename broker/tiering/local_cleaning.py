@@ -1,6 +1,6 @@
 """The part of a log that local retention may delete because the tier has it (S2).
 
-The normal retention of a copied log stops at `Log.copied_to`. Below that offset,
+The normal retention of a copied log stops at `LogBounds.copied_to`. Below that offset,
 `local.retention.*` applies, on leaders and followers alike, each by its own lineage. So while the
 store or the metadata is unreachable, no more segments are deleted (S9).
 """
@@ -17,9 +17,9 @@ def note_copied(log: Log, cache: SegmentCache | None) -> None:
 
     It may decrease: a deleted copy does not count from then on.
     """
-    if cache is None or cache.deletion is not None or log.lacks_remote_epochs:
-        log.copied_to = 0
+    if cache is None or cache.deletion is not None or log.history.lacks_remote_part:
+        log.bounds.copied_to = 0
         return
     lineage = Lineage(log.epochs.entries, log.log_end_offset)
     first = max(log.log_start_offset, log.local_log_start_offset)
-    log.copied_to = cache.covered_to(lineage, first, log.log_end_offset - 1)
+    log.bounds.copied_to = cache.covered_to(lineage, first, log.log_end_offset - 1)

@@ -337,7 +337,7 @@ class RemoteReader:
         return (
             log.log_start_offset <= offset
             and window.last_offset < log.high_watermark
-            and log.epoch_at(window.last_offset) == window.last_epoch
+            and log.epochs.epoch_at(window.last_offset) == window.last_epoch
         )
 
     # --- turns ----------------------------------------------------------------------------------
@@ -569,7 +569,7 @@ class RemoteReader:
                         return tuple(found)
             if local_start == log.local_log_start_offset:
                 # Otherwise a local segment may have been deleted whose tier copy was not searched.
-                found |= dict.fromkeys(log.aborted_transactions(offset, end_offset))
+                found |= dict.fromkeys(log.reader.aborted_transactions(offset, end_offset))
                 return tuple(found)
 
 

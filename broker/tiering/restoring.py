@@ -23,7 +23,7 @@ from storage.tiered.values import RemoteSegment
 
 def lacks_producers(log: Log) -> bool:
     """Return whether the log's producer state begins with the local log."""
-    return log.lacks_producers and not log.snapshots.offsets
+    return log.producer_history.lacks_beginning and not log.snapshots.offsets
 
 
 async def restore_producers(log: Log, cache: SegmentCache, store: SegmentStore) -> bool:
@@ -40,7 +40,7 @@ async def restore_producers(log: Log, cache: SegmentCache, store: SegmentStore) 
     snapshot = await store.read_whole(manifest, Kind.PRODUCER_SNAPSHOT)
     if log.closed or _copy_before(log, cache) is not segment:
         return False
-    return log.restore_producers(snapshot)
+    return log.producer_history.restore(snapshot)
 
 
 def _copy_before(log: Log, cache: SegmentCache) -> RemoteSegment | None:
@@ -67,7 +67,7 @@ async def restore_epochs(log: Log, cache: SegmentCache, store: SegmentStore) -> 
     entries = decode_epochs(await store.read_whole(manifest, Kind.LEADER_EPOCHS))
     if log.closed or certain_copy(log, cache) is not segment:
         return False  # truncated, or restarted elsewhere, in the meantime
-    return log.restore_epochs(entries)
+    return log.history.restore(entries)
 
 
 def certain_copy(log: Log, cache: SegmentCache) -> RemoteSegment | None:
@@ -79,7 +79,7 @@ def certain_copy(log: Log, cache: SegmentCache) -> RemoteSegment | None:
     it in an unclean election.
     """
     local = log.local_log_start_offset
-    epoch = log.epoch_at(local)
+    epoch = log.epochs.epoch_at(local)
     found = cache.find(epoch, local) or cache.find(epoch, local - 1)
     if found is not None:
         return found

@@ -183,7 +183,7 @@ class Roles:
         self._were_tiered.setdefault(remote.identity, False)
         # The topic may have been tiered in an earlier process: the log start must be on disk before
         # copies are deleted.
-        partition.log.was_tiered = True
+        partition.log.bounds.was_tiered = True
         self._remover.clear(remote, lambda: self._is_to_be_cleared(partition))
 
     # Folders of deleted topics ---------------------------------------------------------------

@@ -55,7 +55,7 @@ async def producer_snapshot(log: Log, next_offset: int, now_ms: int) -> bytes:
             return await log.files.run(log.files.read, log.snapshots.path(next_offset))
         except FileNotFoundError:
             pass
-    if log.lacks_producers:
+    if log.producer_history.lacks_beginning:
         raise CorruptSnapshot(f"{log}: producers at its local start are not known")
     producers = ProducerStates(log.producers.expiration_ms)
     producers_at(log.snapshots, producers, list(log.segments), next_offset, now_ms)

@@ -72,7 +72,7 @@ class TierTasks:
         self._quiet = RateLimited(clock, 10_000)
         self._replicas: dict[tuple[TopicId, int], Replica] = {}
         self._noted: dict[tuple[TopicId, int], tuple[Seen, int]] = {}
-        """By replica: the inputs that `Log.copied_to` was last computed from, and its value."""
+        """By replica: the last inputs of `LogBounds.copied_to`, and its value."""
         self.leading: dict[tuple[TopicId, int], Led] = {}
         self.counters: dict[str, TopicCounters] = {}
         """By topic that this broker has led."""
@@ -185,21 +185,21 @@ class TierTasks:
             self.expirations.nudge(led)
 
     def _note_copied(self, log: Log, partition: RemotePartition) -> bool:
-        """Update `Log.copied_to` if its inputs have changed; return whether they had."""
+        """Update `LogBounds.copied_to` if its inputs have changed; return whether they had."""
         cache = self._metadata.cache(partition)
         seen = None if cache is None else seen_by(log, cache)
-        if seen is not None and self._noted.get(partition.identity) == (seen, log.copied_to):
+        if seen is not None and self._noted.get(partition.identity) == (seen, log.bounds.copied_to):
             return False
         note_copied(log, cache)
-        if seen is None or log.lacks_remote_epochs or (cache is not None and cache.deletion):
+        if seen is None or log.history.lacks_remote_part or (cache is not None and cache.deletion):
             self._noted.pop(partition.identity, None)
         else:
-            self._noted[partition.identity] = seen, log.copied_to
+            self._noted[partition.identity] = seen, log.bounds.copied_to
         return True
 
     async def _note(self, partition: RemotePartition) -> bool:
-        """Update `Log.copied_to` in a periodic pass: a log may only now reach what was copied long
-        ago."""
+        """Update `LogBounds.copied_to` in a periodic pass: a log may only now reach what was copied
+        long ago."""
         replica, cache = self._replicas.get(partition.identity), self._metadata.cache(partition)
         if replica is not None and cache is not None:
             await self._restore(replica.log, cache)
@@ -209,7 +209,7 @@ class TierTasks:
         return False
 
     async def _restore(self, log: Log, cache: SegmentCache) -> None:
-        if log.lacks_remote_epochs:
+        if log.history.lacks_remote_part:
             await restore_epochs(log, cache, self._store)
         elif lacks_producers(log):
             await restore_producers(log, cache, self._store)

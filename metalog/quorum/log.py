@@ -169,7 +169,7 @@ class MetadataLog:
         opened._reload_voters()
         opened._judge_hole(votes=votes)
         log.update_high_watermark(latest.offset)
-        log.flush_blocking()
+        log.durability.flush_blocking()
         # A killed process may have left directory entries that are not durable. A vote may be among
         # them, which must not be lost once it has been acted upon.
         files.fsync_dir(directory)
@@ -206,7 +206,7 @@ class MetadataLog:
         the log."""
         if epoch >= self.last_epoch:
             return OffsetAndEpoch(self.end_offset, self.last_epoch)
-        found_epoch, end_offset = self._log.end_offset_for_epoch(epoch)
+        found_epoch, end_offset = self._log.history.end_offset_for(epoch)
         if found_epoch < 0 or end_offset <= self.start_offset:
             return OffsetAndEpoch(self.start_offset, self.start_epoch)
         return OffsetAndEpoch(end_offset, found_epoch)
@@ -386,7 +386,7 @@ class MetadataLog:
             ProtocolError: the batches are invalid.
         """
         try:
-            self._log.check_fetched(data)
+            self._log.appender.check_fetched(data)
             for batch in read_control_batches(data):
                 for record in batch.control:
                     if isinstance(record, VotersRecord):

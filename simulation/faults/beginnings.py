@@ -137,7 +137,7 @@ def _leader_of(world: RunWorld, machine: Machine) -> Machine | None:
     life = machine.life
     node = None if life is None else life.node
     for one in () if node is None or node.broker is None else node.broker.replicas:
-        if one.log.bootstrapping:
+        if one.log.bounds.bootstrapping:
             return next((m for m in world.brokers if m.node_id == one.leader_id), None)
     return None
 

@@ -14,11 +14,11 @@ from unittest import mock
 from broker.replication.partition.partition import Partition
 from kraftbox.node import Node
 from metalog.quorum.core.replica import Replica
-from storage.log.log import Log
+from storage.log.bounds import LogBounds
 
 WATCHED: dict[type, frozenset[str]] = {
     Partition: frozenset({"role", "leader_epoch", "partition_epoch", "isr", "maximal_isr", "log"}),
-    Log: frozenset(
+    LogBounds: frozenset(
         {
             "high_watermark",
             "log_end_offset",
@@ -46,7 +46,7 @@ class Changes:
         cached, since several judges need it after the same callback."""
         if self._found is None or self._found[0] is not replicas:
             marked = self.marked
-            some = [one for one in replicas if id(one) in marked or id(one.log) in marked]
+            some = [one for one in replicas if id(one) in marked or id(one.log.bounds) in marked]
             self._found = replicas, some
         return self._found[1]
 

@@ -73,7 +73,7 @@ class DurableJudge(Judge):
         for one in changes.among(node.broker.replicas):
             log = one.log
             # Compaction replaces segments in one step, by files that were flushed before.
-            if id(log) in changes.marked and not log.closed and not log.config.compacted:
+            if id(log.bounds) in changes.marked and not log.closed and not log.config.compacted:
                 self._look_at_log(life, files, log)
 
     def over(self, life: NodeLife, *, lossy: bool) -> None:
@@ -150,15 +150,16 @@ class DurableJudge(Judge):
 
     def _look_at_log(self, life: NodeLife, files: LossyFiles, log: Log) -> None:
         where = f"{life}, {log.topic}-{log.partition}"
-        point, told = log.recovery_point, log.checkpointed_recovery_point
-        if log._truncations:
+        point, told = log.recovery_point, log.bounds.checkpointed_recovery_point
+        if log.bounds.truncations:
             back = first_coming_back(files, self._unsettled(files, log), log)
-            if back is not None and log.durable_high_watermark > back:
+            told_mark = log.bounds.durable_high_watermark
+            if back is not None and told_mark > back:
                 raise Violation(
-                    f"P4: {where} tells the high watermark {log.durable_high_watermark} to its "
+                    f"P4: {where} tells the high watermark {told_mark} to its "
                     f"checkpoint, a power cut brings back what was cut at {back}"
                 )
-        bounds = (point, told, len(log.segments), log._truncations)
+        bounds = (point, told, len(log.segments), log.bounds.truncations)
         if bounds == self._seen.get(log):
             return
         self._seen[log] = bounds
@@ -190,7 +191,7 @@ class DurableJudge(Judge):
         """Return the last segments of a log, without closed ones that are completely on disk: only
         a truncation changes those again."""
         truncations, below = self._settled.get(log, (-1, 0))
-        if truncations != log._truncations:
+        if truncations != log.bounds.truncations:
             below = 0
         segments = [one for one in log.segments if one.base_offset >= below]
         while len(segments) > 1:
@@ -198,7 +199,7 @@ class DurableJudge(Judge):
             if not kept == on_disk == segments[0].size_bytes:
                 break
             below = segments.pop(0).base_offset + 1
-        self._settled[log] = (log._truncations, below)
+        self._settled[log] = (log.bounds.truncations, below)
         return segments
 
 

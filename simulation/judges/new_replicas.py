@@ -95,7 +95,7 @@ class NewReplicaJudge(Judge):
             # The leader has deleted the records before in the meantime, and the epochs with them.
             # No copy of another epoch exists (S3), so the follower repeats its request.
             return
-        if asked is not None and asked.log.lacks_remote_epochs:
+        if asked is not None and asked.log.history.lacks_remote_part:
             return  # likewise: after a crash the leader has yet to read its epochs from the tier
         for base, following, epoch, _ in truth.batches.values():
             if base < leader.copy_from <= following and epoch != leader.epoch_before:
@@ -112,9 +112,9 @@ class NewReplicaJudge(Judge):
             return
         changes = self._world.changes
         for one in changes.among(node.broker.replicas):
-            if id(one.log) not in changes.marked:
+            if id(one.log.bounds) not in changes.marked:
                 continue
-            if one.log.bootstrapping:
+            if one.log.bounds.bootstrapping:
                 if one not in self._beginning:
                     was_at = 0 if len(one.log.epochs) else one.log.log_end_offset
                     self._beginning[one] = Beginning(life, was_at)
@@ -213,7 +213,7 @@ def _find(life: NodeLife, key: Key) -> Partition | None:
 
 def _same_lineage(where: str, log: Log, leader: Log, *, begun: bool) -> None:
     """Compare epochs from the later log start to the local log start, or to the log end."""
-    if log.lacks_remote_epochs or leader.lacks_remote_epochs:
+    if log.history.lacks_remote_part or leader.history.lacks_remote_part:
         return
     start = max(log.log_start_offset, leader.log_start_offset)
     end = log.local_log_start_offset if begun else min(log.log_end_offset, leader.log_end_offset)

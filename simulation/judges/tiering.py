@@ -320,7 +320,7 @@ class TierJudge(Judge):
         key, log = (one.topic_id, one.index), one.log
         if one.is_leader:
             self._look_at_leader(life, one)
-        if log.bootstrapping:
+        if log.bounds.bootstrapping:
             return
         where = f"{life}, {one.topic}-{one.index}"
         start, local = log.log_start_offset, log.local_log_start_offset
@@ -384,7 +384,7 @@ class TierJudge(Judge):
             return
         start = max(one.log.log_start_offset, self._floor.get((one.topic_id, one.index), 0))
         local = one.log.local_log_start_offset
-        missing = None if one.log.lacks_remote_epochs else self._hole(one, start, local)
+        missing = None if one.log.history.lacks_remote_part else self._hole(one, start, local)
         key = (one.topic_id, one.index)
         if missing is not None and self._losses.explains(key, missing):
             self._losses.gone_to[key] = self._losses.start_of(key, local)
@@ -413,7 +413,7 @@ class TierJudge(Judge):
         log = one.log
         start, local = log.log_start_offset, log.local_log_start_offset
         truth = self._kept((one.topic_id, one.index))
-        if truth is None or start == local or log.lacks_remote_epochs:
+        if truth is None or start == local or log.history.lacks_remote_part:
             return
         epochs = _epochs(log)
         for base, following, epoch, _ in truth.batches.values():
@@ -513,7 +513,7 @@ class TierJudge(Judge):
             for index, partition in topic.partitions.items():
                 key = (topic.id, index)
                 for machine, one in self._replicas(key) if self._is_tiered(key) else ():
-                    if one.log.lacks_remote_epochs:
+                    if one.log.history.lacks_remote_part:
                         yield f"S5: {machine.host} does not know all epochs of {topic.name}-{index}"
                     where = f"{machine.host}, {topic.name}-{index}"
                     if one.topic_id == topic.id and machine.node_id == partition.leader:
@@ -551,7 +551,7 @@ class TierJudge(Judge):
             for one in node.broker.replicas:
                 if (one.topic_id, one.index) == key and not one.log.closed:
                     found.append((machine, one))
-        return [pair for pair in found if not pair[1].log.bootstrapping]
+        return [pair for pair in found if not pair[1].log.bounds.bootstrapping]
 
     def _is_tiered(self, key: Key) -> bool:
         """Return whether the topic exists, and is tiered."""

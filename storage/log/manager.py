@@ -236,7 +236,7 @@ class LogManager:
                 hooks=self._hooks,
             )
             log.update_high_watermark(self._high_watermarks.get(key, 0))
-            log.tiering_known = False
+            log.bounds.tiering_known = False
             self.logs[key] = log
             self._note_loaded(log)
             yield log
@@ -244,7 +244,7 @@ class LogManager:
 
     def _note_loaded(self, log: Log) -> None:
         self.report.loaded += 1
-        if log.cut_unflushed:
+        if log.bounds.cut_unflushed:
             self._to_flush[log] = None
         recovered = not log.recovery_report.clean
         if recovered:
@@ -406,7 +406,7 @@ class LogManager:
         target = posixpath.join(self.directory, name)
         self.files.rename(log.directory, target)
         self._renamed = True
-        log.directory = target
+        log.directory = log.guard.directory = target
         return log
 
     # Reports from logs -----------------------------------------------------------------------
@@ -500,17 +500,17 @@ class LogManager:
             writes = {
                 log: write
                 for log in dirty[at : at + TOGETHER]
-                if (write := log.epochs_to_write()) is not None
+                if (write := log.history.to_write()) is not None
             }
             errors = await self.files.run(write_all, self.files, list(writes.values()))
             for (log, write), error in zip(writes.items(), errors, strict=True):
                 try:
                     if error is not None:
                         raise error
-                    log.epochs_written(write)
+                    log.history.written(write)
                 except OSError as failure:
                     if not log.closed:
-                        log.fail(failure)
+                        log.guard.fail(failure)
 
     async def tidy_scheduled(self) -> None:
         """Apply retention and expire idle producers, when due."""
@@ -519,7 +519,7 @@ class LogManager:
             await in_slices(self.expiry_steps(), self._clock)
         if self._is_due("retention", settings.retention_check_interval_ms):
             await in_slices(self.retention_steps(list(self.logs)), self._clock)
-            owing = [key for key, log in self.logs.items() if log.owes_log_start]
+            owing = [key for key, log in self.logs.items() if log.bounds.owes_log_start]
             if owing:
                 await self.checkpoint_log_starts()
                 await in_slices(self.retention_steps(owing), self._clock)
@@ -563,7 +563,7 @@ class LogManager:
         wanted, self._to_flush = self._to_flush, {}
         slices = Slices(self._clock)
         for at, log in enumerate(list(self.logs.values())):
-            if log.flush_due(now_ms):
+            if log.durability.is_due(log.config, now_ms):
                 wanted[log] = None
             if at % LOOKED_AT_ONCE == 0:
                 await slices.breathe()
@@ -614,15 +614,15 @@ class LogManager:
         points = self.recovery_points()
         for key, point in points.items():
             # Until the write is done, either value may be on the disk.
-            log = self.logs[key]
-            log.checkpointed_recovery_point = max(log.checkpointed_recovery_point, point)
-            log.saved_recovery_point = min(log.saved_recovery_point, point)
+            bounds = self.logs[key].bounds
+            bounds.checkpointed_recovery_point = max(bounds.checkpointed_recovery_point, point)
+            bounds.saved_recovery_point = min(bounds.saved_recovery_point, point)
         if not await self.write_checkpoint(RECOVERY_POINT_CHECKPOINT, points):
             return
         for key, point in points.items():
             if key in self.logs:
                 log = self.logs[key]
-                log.checkpointed_recovery_point = log.saved_recovery_point = point
+                log.bounds.checkpointed_recovery_point = log.bounds.saved_recovery_point = point
 
     async def checkpoint_log_starts(self) -> None:
         """Checkpoint the starts of all logs durably: no later crash moves one of them back (S4).
@@ -644,7 +644,7 @@ class LogManager:
                 if await self.write_checkpoint(LOG_START_CHECKPOINT, starts):
                     break
             for key, log in logs.items():
-                log.log_start_saved(starts.get(key, 0))
+                log.trimming.saved(starts.get(key, 0))
             self._log_starts_answered = asked
 
     async def checkpoint_high_watermarks(self) -> None:
@@ -663,7 +663,7 @@ class LogManager:
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """Return the high watermarks for a restart, see `Log.durable_high_watermark`."""
-        return {key: log.durable_high_watermark for key, log in self.logs.items()}
+        return {key: log.bounds.durable_high_watermark for key, log in self.logs.items()}
 
     # Stop ------------------------------------------------------------------------------------
 
@@ -717,7 +717,7 @@ class LogManager:
                 if log.failure is None:
                     pending += log.seal_for_close()
             await self.files.flush(pending)
-            dirty = [log for log in self.logs.values() if log.is_unsettled]
+            dirty = [log for log in self.logs.values() if log.durability.is_unsettled]
             share = -(-len(dirty) // CLOSING_WORKERS) or 1
             await asyncio.gather(
                 *(
@@ -732,9 +732,9 @@ class LogManager:
 
 def _has_start_line(log: Log) -> bool:
     """Return whether the checkpoint needs the log's start: its first segment's name may differ."""
-    return log.was_tiered or log.log_start_offset > log.segments.first_base_offset
+    return log.bounds.was_tiered or log.log_start_offset > log.segments.first_base_offset
 
 
 def _settle(logs: Sequence[Log]) -> None:
     for log in logs:
-        log.settle()
+        log.durability.settle()

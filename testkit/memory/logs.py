@@ -107,12 +107,12 @@ def at_once(search: Search) -> TimestampOffset | None:
 
 def record_from(log: Log, timestamp_ms: int) -> TimestampOffset | None:
     """Return the first record with this timestamp or a later one."""
-    return at_once(log.search_time(timestamp_ms))
+    return at_once(log.reader.search_time(timestamp_ms))
 
 
 def newest_record(log: Log) -> TimestampOffset | None:
     """Return the first record with the highest timestamp."""
-    return at_once(log.search_time(None))
+    return at_once(log.reader.search_time(None))
 
 
 def facts(log: Log) -> dict[str, object]:

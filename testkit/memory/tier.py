@@ -71,7 +71,7 @@ class MemoryTier:
             first, last = max(one.base_offset, log.log_start_offset), following.base_offset - 1
             if not cache.covers(lineage, first, last):
                 copied.append(await self._copy(log, one, last, lineage))
-            log.copied_to = last + 1
+            log.bounds.copied_to = last + 1
         return copied
 
     async def _copy(self, log: Log, one: Segment, last: int, lineage: Lineage) -> RemoteSegment:
@@ -114,10 +114,10 @@ def _content(log: Log, path: str) -> bytes:
 
 def drop_local(log: Log, now_ms: int = 0) -> None:
     """Delete the local segments that were copied."""
-    before = log.config
-    log.config = replace(before, remote_storage_enable=True, local_retention_bytes=0)
+    tiered = replace(log.config, remote_storage_enable=True)
+    log.trimming.config = replace(tiered, local_retention_bytes=0)
     log.retention(now_ms)
-    log.config = replace(before, remote_storage_enable=True)
+    log.config = log.trimming.config = tiered
 
 
 async def tiered(tier: MemoryTier, log: Log) -> list[RemoteSegment]:

@@ -201,7 +201,7 @@ class TierBroker:
     def lead(self, epoch: int) -> None:
         """Become leader, with the present log."""
         self.replica.leader_epoch, self.replica.is_leader = epoch, True
-        self.log.note_leader_epoch(epoch)
+        self.log.history.lead(epoch)
         self.led = self._led()
 
     def follow(self, leader: TierBroker) -> None:
@@ -270,7 +270,9 @@ class TierWorld:
         assert all(one.end_offset < stable for one in cache.finished()), "S2"
         first_local = max(log.log_start_offset, log.local_log_start_offset)
         assert cache.covers(lineage, log.log_start_offset, first_local - 1), "S1: no gap"
-        assert log.copied_to <= cache.covered_to(lineage, first_local, log.log_end_offset - 1)
+        assert log.bounds.copied_to <= cache.covered_to(
+            lineage, first_local, log.log_end_offset - 1
+        )
         assert leader.saved_start <= log.log_start_offset
         for segment in cache.finished():
             assert segment.end_offset >= log.log_start_offset, "S3: expired segments are deleted"

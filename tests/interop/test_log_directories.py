@@ -217,7 +217,7 @@ def load(directory: Path) -> LogManager:
 def committed_values(log: Log) -> list[bytes]:
     """Return the values for read_committed: records without control batches and aborted data."""
     offset, found = log.log_start_offset, []
-    aborted = log.aborted_transactions(offset, log.log_end_offset)
+    aborted = log.reader.aborted_transactions(offset, log.log_end_offset)
     while offset < log.log_end_offset:
         data = log.read(offset, 1 << 20, max_offset=log.log_end_offset)
         for header, position in iter_batches(data):
@@ -248,7 +248,7 @@ def test_kafka_and_we_take_turns_on_one_directory(kafka: Kafka) -> None:
     assert log.topic_id is not None
     assert len(log.segments) > 2
     assert committed_values(log) == values
-    assert len(log.aborted_transactions(0, log.log_end_offset)) == 1
+    assert len(log.reader.aborted_transactions(0, log.log_end_offset)) == 1
     assert log.high_watermark == log.log_end_offset == log.last_stable_offset
     for at in range(5):
         found = record_from(log, T0 + at * 1000 + 17)
@@ -290,7 +290,7 @@ def test_we_recover_what_a_killed_kafka_left(kafka: Kafka) -> None:
     assert not manager.report.clean
     log = manager.logs[("topic", 0)]
     assert committed_values(log) == values
-    assert len(log.aborted_transactions(0, log.log_end_offset)) == 1
+    assert len(log.reader.aborted_transactions(0, log.log_end_offset)) == 1
     log.update_high_watermark(log.log_end_offset)
     assert asyncio.run(manager.close())
     assert_consistent(kafka.data / "topic-0")

@@ -20,19 +20,19 @@ from simulation.command import Options, main
 from simulation.swarm import run
 from storage.log import log, manager
 from storage.log.cleaning import rewrite
-from storage.log.log import Log
 from storage.log.segment import Segment
 from storage.log.topic_id_file import take_topic_id
+from storage.log.trimming import LogTrimming
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.sim
 
-_delete_oldest = Log._delete_oldest
+_delete_oldest = LogTrimming.delete_oldest
 
 
-def _owes_no_removal(self: Log, count: int) -> None:
+def _owes_no_removal(self: LogTrimming, count: int) -> None:
     _delete_oldest(self, count)
-    self._durable_removals = self._removals
+    self._durability._durable_removals = self._durability._removals
 
 
 def _never_flushed(*given: Any, clean: bool) -> Any:
@@ -43,7 +43,7 @@ PLANTED: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "joins-unread": ((RemoteReplica, "may_join", lambda *_arguments: True),),
     "epoch-begin-cleaned": ((rewrite, "_anonymous_frame", lambda _header: None),),
     "rotten-last-offset": ((Segment, "reach", lambda *_arguments: 0),),
-    "removal-undone": ((Log, "_delete_oldest", _owes_no_removal),),
+    "removal-undone": ((LogTrimming, "delete_oldest", _owes_no_removal),),
     "topic-id-lost": (
         (manager, "is_unidentified", lambda _log: False),
         (log, "take_topic_id", _never_flushed),

@@ -39,7 +39,7 @@ async def filled(world: TierCluster) -> dict[int, bytes]:
         return (
             log is not None
             and log.local_log_start_offset > 0
-            and log.copied_to >= log.segments.active.base_offset
+            and log.bounds.copied_to >= log.segments.active.base_offset
         )
 
     await world.until(lambda: all(copied(machine) for machine in world.machines))
@@ -113,7 +113,7 @@ def when_it_begins(world: TierCluster, victim: Machine, then: Callable[[], None]
         nonlocal begun
         if f"/{TOPIC}-0/" in path:
             log = world.log(victim)
-            if log is not None and log.bootstrapping:
+            if log is not None and log.bounds.bootstrapping:
                 replicas = [world.replica(one) for one in world.machines]
                 isrs = [one.isr for one in replicas if one is not None and one.is_leader]
                 assert all(victim.node_id not in isr for isr in isrs)
@@ -138,7 +138,7 @@ def struck(number: int, strike: Callable[[TierCluster, Machine, Machine], None])
         def over() -> bool:
             log = world.log(victim)
             return bool(dead()) or (
-                log is not None and log.log_end_offset > 0 and not log.bootstrapping
+                log is not None and log.log_end_offset > 0 and not log.bounds.bootstrapping
             )
 
         await world.until(over)

@@ -58,13 +58,16 @@ class Watched:
 
     def add(self, *, begins: bool) -> Replica:
         log = SimpleNamespace(
-            bootstrapping=begins, failure=None, log_start_offset=0, local_log_start_offset=0
+            bounds=SimpleNamespace(bootstrapping=begins),
+            failure=None,
+            log_start_offset=0,
+            local_log_start_offset=0,
         )
         log.epochs, log.log_end_offset = [], 0
         one = Replica(log)
         self.replicas[:] = [one]
         self.changes.looked()
-        self.changes.marked.add(id(log))
+        self.changes.marked.add(id(log.bounds))
         return one
 
     def look(self) -> None:
@@ -131,7 +134,9 @@ def test_s5_epoch_before_the_log_start_of_a_leader_is_not_judged(
     truth = SimpleNamespace(end=40, batches={20: (20, 28, 1, 0)})
     watched.world.promises.partitions[TOPIC_ID, 0] = truth
     watched.world.promises.given_up = set()
-    log = SimpleNamespace(log_start_offset=log_start, lacks_remote_epochs=lacks)
+    log = SimpleNamespace(
+        log_start_offset=log_start, history=SimpleNamespace(lacks_remote_part=lacks)
+    )
     leader: Any = SimpleNamespace(log=log)
     wanted: Any = SimpleNamespace(partition=one, leader_epoch=3)
     with mock.patch.object(watched.judge, "_leader_of", lambda _one: leader):

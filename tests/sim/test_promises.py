@@ -189,7 +189,7 @@ async def test_records_shown_in_the_callback_in_which_the_log_fails_are_committe
     leader = w.cluster[1].partition()
     (truth,) = w.promises.partitions.values()
     truth.elected[leader.leader_epoch] = 1
-    leader.log.fail(OSError(ENOSPC, "no space left"))
+    leader.log.guard.fail(OSError(ENOSPC, "no space left"))
     assert become_offline(leader)
     w.look()
     assert (truth.end, truth.values[1]) == (2, b"b")

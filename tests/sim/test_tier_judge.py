@@ -75,8 +75,8 @@ def _replica(start: int) -> Replica:
         last_stable_offset=20,
         high_watermark=20,
         log_end_offset=20,
-        bootstrapping=False,
-        lacks_remote_epochs=False,
+        bounds=SimpleNamespace(bootstrapping=False),
+        history=SimpleNamespace(lacks_remote_part=False),
         epochs=SimpleNamespace(entries=[EpochEntry(0, start)]),
     )
     return Replica(log)

@@ -114,7 +114,7 @@ class TieredTopic:
             log = self.logs()[leader]
             return (
                 not list(cache.unfinished())
-                and log.copied_to >= log.segments.active.base_offset
+                and log.bounds.copied_to >= log.segments.active.base_offset
                 and log.local_log_start_offset == log.segments.active.base_offset
             )
 

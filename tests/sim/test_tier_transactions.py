@@ -310,7 +310,7 @@ ABORTED = "broker.tiering.reader:RemoteReader._aborted"
         ("S7", Patch(ABORTED, "cache.with_aborted(lineage, offset)", "()")),
         ("S7", Patch(ABORTED, "cache.with_aborted(lineage, offset)",
                      "cache.with_aborted(lineage, offset)[:1]")),
-        ("S7", Patch(ABORTED, "log.aborted_transactions(offset, end_offset)", "()")),
+        ("S7", Patch(ABORTED, "log.reader.aborted_transactions(offset, end_offset)", "()")),
     ],
     ids=["copied early", "the disk alone", "one segment alone", "the tier alone"],
 )  # fmt: skip

@@ -72,7 +72,7 @@ class EpochSaver:
     async def _save_some(self, partitions: list[Partition]) -> None:
         writes: dict[Partition, EpochWrite] = {}
         for partition in partitions:
-            write = partition.log.epochs_to_write()
+            write = partition.log.history.to_write()
             if write is not None:
                 writes[partition] = write
         if not writes:
@@ -84,6 +84,6 @@ class EpochSaver:
             try:
                 if error is not None:
                     raise error
-                partition.log.epochs_written(write)
+                partition.log.history.written(write)
             except OSError as failure:
                 self._storage_failed(partition, failure)

@@ -426,7 +426,7 @@ class Fetchers:
         if self._closed or partition.role is not ReplicaRole.FOLLOWER or partition.leader_id < 0:
             return
         self.unfollow(partition)
-        if partition.log.bootstrapping:
+        if partition.log.bounds.bootstrapping:
             return  # in no ISR before its log begins; `_reset_over` calls this again then
         slot = (int.from_bytes(partition.topic_id[-4:], "big") + partition.index) % (
             self._per_leader

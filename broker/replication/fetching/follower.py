@@ -63,7 +63,7 @@ def append_fetched(
         if begun >= 0:
             # the high watermark waits for the epochs' file, and the log start for the high
             # watermark
-            log.write_epochs()
+            log.history.write()
         effects = follower_appended(partition, size)
     high_watermark = min(leader_high_watermark, log.log_end_offset)
     if high_watermark > log.high_watermark:
@@ -104,7 +104,7 @@ def truncate_to_common(
         LogFailed: a disk operation failed.
     """
     log = partition.log
-    own_epoch, own_end = log.end_offset_for_epoch(epoch)
+    own_epoch, own_end = log.history.end_offset_for(epoch)
     target = end_offset if own_epoch < 0 else min(own_end, end_offset)
     if target < log.log_start_offset:
         start_at(partition, leader_log_start if leader_log_start >= 0 else target)

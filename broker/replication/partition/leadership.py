@@ -64,7 +64,7 @@ def become_leader(
     partition.partition_epoch = partition_epoch
     partition.replicas = replicas
     if new_epoch:
-        partition.log.note_leader_epoch(leader_epoch)
+        partition.log.history.lead(leader_epoch)
         partition.unshown = 0
         partition.leads_since_ms = now_ms
         partition.leader_epoch_start = partition.log.log_end_offset

@@ -59,7 +59,7 @@ def own_stats(log: Log) -> LocalLogStats:
 
 def start_ms_of(log: Log) -> int:
     try:
-        return log.local_start_ms()
+        return log.reader.local_start_ms()
     except LogFailed:
         return UNKNOWN
 

@@ -238,7 +238,7 @@ class Partition:
         """
         if self.role is ReplicaRole.FOLLOWER:
             self.check_epoch(client_epoch)
-            if self.log.bootstrapping:
+            if self.log.bounds.bootstrapping:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
             return self.log
         return self.require_leader(client_epoch)

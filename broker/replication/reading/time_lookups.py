@@ -44,7 +44,7 @@ class TimeLookups:
 
         Raises LogFailed if a disk operation fails.
         """
-        search = log.search_time(timestamp_ms)
+        search = log.reader.search_time(timestamp_ms)
         try:
             wanted = next(search)
             if wanted is None or _is_heavy(wanted):
@@ -60,7 +60,7 @@ class TimeLookups:
         while True:
             generation = log.segments.generation
             try:
-                found = await self._search(log, log.search_time(timestamp_ms), generation)
+                found = await self._search(log, log.reader.search_time(timestamp_ms), generation)
             except LogFailed:
                 if generation == log.segments.generation:
                     raise

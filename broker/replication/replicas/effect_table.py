@@ -83,5 +83,5 @@ class EffectTable:
         if self.to.save_epochs is not None:
             self.to.save_epochs(partition)
             return
-        partition.log.write_epochs()
+        partition.log.history.write()
         self.carry_out(partition, epochs_saved(partition))

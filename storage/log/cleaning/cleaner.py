@@ -276,13 +276,13 @@ class LogCleaner:
         above the recovery point as lost records. Raises Stopped, LogFailed, OSError.
         """
         key, log = chosen.key, chosen.log
-        if log.saved_recovery_point < chosen.dirty.end:
+        if log.bounds.saved_recovery_point < chosen.dirty.end:
             await log.flush()
             await self._manager.checkpoint_recovery_points()
         if self._aborted or log.closed:
             raise Stopped
         now_ms, segments, settings = self._clock.now_ms(), list(log.segments), self._settings()
-        dirty = self._dirty_range(key, log, segments, now_ms, log.saved_recovery_point)
+        dirty = self._dirty_range(key, log, segments, now_ms, log.bounds.saved_recovery_point)
         sources = [
             Source(
                 segment.base_offset,
@@ -300,7 +300,7 @@ class LogCleaner:
             first_dirty=dirty.first_dirty,
             end_offset=dirty.end,
             now_ms=now_ms,
-            aborted=log.aborted_transactions(segments[0].base_offset, dirty.end),
+            aborted=log.reader.aborted_transactions(segments[0].base_offset, dirty.end),
             active={
                 state.producer_id: LastBatch(
                     state.last_offset if state.last_offset >= 0 else None, state.epoch

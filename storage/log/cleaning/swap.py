@@ -58,7 +58,7 @@ async def swap_in(log: Log, cleaned: Cleaned) -> None:
         _replace(log, cleaned, paths)
         await log.files.run(log.files.fsync_dir, log.directory)
     except OSError as error:
-        log.fail(error)
+        log.guard.fail(error)
         raise LogFailed(log.directory, error) from error
 
 
@@ -94,4 +94,4 @@ def _replace(log: Log, cleaned: Cleaned, paths: list[str]) -> None:
         Segment(log.files, log.directory, base, log.config, created_ms) for base in cleaned.produced
     ]
     log.segments.replace(replaced, produced)
-    log.discard(renamed)
+    log.trimming.discard(renamed)

@@ -17,7 +17,10 @@ from tests.sim.planted.replicas import REPLICAS
 from tests.sim.planted.tiers import TIERS
 
 PARTITION = "broker.replication.partition"
-LOG = "storage.log.log:Log"
+APPENDER = "storage.log.appender:LogAppender"
+DURABILITY = "storage.log.durability:LogDurability"
+TRUNCATION = "storage.log.truncation:LogTruncation"
+BOUNDS = "storage.log.bounds:LogBounds"
 ISR = "controller.topics.isr"
 REGISTRATION = "controller.brokers.registration"
 
@@ -250,10 +253,10 @@ _REPLICATION = [
         "a new leader does not record the start of its epoch",
         (
             f"{PARTITION}.leadership:become_leader",
-            "partition.log.note_leader_epoch(leader_epoch)",
+            "partition.log.history.lead(leader_epoch)",
             "pass",
         ),
-        (f"{LOG}._write_plain", "if leader_epoch > self.epochs.latest_epoch:", "if False:"),
+        (f"{APPENDER}._write_plain", "if leader_epoch > self._epochs.latest_epoch:", "if False:"),
     ),
     _bug(
         "high watermark unsettled",
@@ -276,21 +279,25 @@ _LOG = [
         "log",
         "P|F",
         "a truncation leaves the recovery point above the log end",
-        (f"{LOG}._truncate", "self.recovery_point = min(self.recovery_point, end)", "pass"),
+        (f"{BOUNDS}.end_at", "self.recovery_point = min(self.recovery_point, end)", "pass"),
     ),
     _bug(
         "producers after a truncation",
         "log",
         "H|T|P|F",
         "a truncation does not rebuild the producer state",
-        (f"{LOG}._truncate", "recovery.load_producers(", "(lambda *_: None)("),
+        (
+            "storage.log.producer_history:ProducerHistory.reload",
+            "recovery.load_producers(",
+            "(lambda *_: None)(",
+        ),
     ),
     _bug(
         "epochs after a truncation",
         "log",
         "P17|P18|P4|F",
         "a truncation leaves the epochs of the removed records",
-        (f"{LOG}._truncate", "self.epochs.truncate_from_end(end)", "pass"),
+        (f"{TRUNCATION}._truncate", "self._history.cache.truncate_from_end(end)", "pass"),
     ),
     _bug(
         "appended during a flush",
@@ -298,9 +305,9 @@ _LOG = [
         "M|P|H",
         "records appended during a flush count as durable",
         (
-            f"{LOG}.flush",
-            "self.recovery_point = max(self.recovery_point, target)",
-            "self.recovery_point = self.log_end_offset",
+            f"{DURABILITY}.flush",
+            "bounds.flushed_to(target)",
+            "bounds.flushed_to(bounds.log_end_offset)",
         ),
     ),
     _bug(
@@ -308,7 +315,7 @@ _LOG = [
         "log",
         "P|H|F",
         "a flush moves the recovery point although the log was truncated meanwhile",
-        (f"{LOG}.flush", "if truncations == self._truncations:", "if True:"),
+        (f"{DURABILITY}.flush", "if truncations == bounds.truncations:", "if True:"),
     ),
     _bug(
         "roll after a truncation",
@@ -316,8 +323,9 @@ _LOG = [
         "P|F",
         "a roll after a truncation flushes nothing",
         (
-            f"{LOG}.roll",
-            "if self._cut_unflushed or self.checkpointed_recovery_point > self.recovery_point:",
+            f"{APPENDER}.roll",
+            "if bounds.cut_unflushed or "
+            "bounds.checkpointed_recovery_point > bounds.recovery_point:",
             "if False:",
         ),
     ),
@@ -334,14 +342,14 @@ _LOG = [
         "log",
         "P|H|M",
         "a flush of a log flushes nothing",
-        (f"{LOG}.flush", "await self.files.flush(self._unflushed_files())", "pass"),
+        (f"{DURABILITY}.flush", "await self._files.flush(self.unflushed_files())", "pass"),
     ),
     _bug(
         "checkpoint above an unflushed truncation",
         "log",
         "P4",
         "a checkpointed high watermark covers records that a power cut may restore",
-        (f"{LOG}.durable_high_watermark", "if self._cut_unflushed", "if False"),
+        (f"{BOUNDS}.durable_high_watermark", "if self.cut_unflushed", "if False"),
     ),
     _bug(
         "recovery always skipped",

@@ -145,7 +145,7 @@ ELECTIONS: tuple[Bug, ...] = (
         "a broker reports the epoch that it began as leader, not that of its last batch",
         (
             "broker.apis.get_replica_log_info:_fill",
-            "log.last_batch_epoch",
+            "log.history.last_batch_epoch",
             "log.latest_epoch",
         ),
         # A follower drops an epoch that it began without a record.

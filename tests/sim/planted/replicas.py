@@ -6,7 +6,7 @@ from testkit.planting import Bug, bug
 
 PARTITION = "broker.replication.partition"
 RESETS = "broker.replication.fetching.offset_resets:ListOffsetsReset"
-LOG = "storage.log.log:Log"
+TRUNCATION = "storage.log.truncation:LogTruncation"
 FAMILY = "replicas"
 
 REPLICAS: tuple[Bug, ...] = (
@@ -55,13 +55,13 @@ REPLICAS: tuple[Bug, ...] = (
         "S|P",
         "a log that begins behind the tier counts as whole before its epochs are on disk",
         (
-            f"{LOG}._bootstrap",
+            f"{TRUNCATION}._bootstrap",
             "self._begin_with(beginning)",
-            "files.unlink(marker_path(directory)); self._begin_with(beginning)",
+            "self._files.unlink(marker_path(directory)); self._begin_with(beginning)",
         ),
         (
-            f"{LOG}._bootstrap",
-            "return False\n    files.unlink(marker_path(directory))\n",
+            f"{TRUNCATION}._bootstrap",
+            "return False\n    self._files.unlink(marker_path(directory))\n",
             "return False\n",
         ),
     ),

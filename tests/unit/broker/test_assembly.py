@@ -341,7 +341,7 @@ async def test_after_a_restart_only_a_tiered_log_starts_before_its_first_segment
     log.roll()
     assert await _produced(connection, tid) == ErrorCode.NONE
     log.configure(replace(log.config, retention_bytes=1))
-    log.copied_to = 3
+    log.bounds.copied_to = 3
     assert log.retention(0) == 1
     await connection.close()
     await broker.stop()

@@ -60,9 +60,9 @@ async def test_place_of_offset_is_here_cold_or_remote(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Log, "is_recent", lambda log, offset: False)
     places = [place_of(log, offset) for offset in (-1, 0, 1, 2, 2**63 - 1)]
     assert places == [Place.HERE, Place.COLD, Place.COLD, Place.HERE, Place.HERE]
-    log.local_log_start_offset = 1
+    log.bounds.local_log_start_offset = 1
     assert [place_of(log, offset) for offset in (0, 1)] == [Place.REMOTE, Place.COLD]
-    log.log_start_offset = 1
+    log.bounds.log_start_offset = 1
     assert place_of(log, 0) is Place.HERE, "it is out of range"
 
 
@@ -112,7 +112,7 @@ async def test_fetch_plan_subtracts_recent_data_from_budget(
 async def test_a_remote_range_takes_all_of_its_limit() -> None:
     h = harness(500, 500, 500)
     in_tier = h.partition(index=1).log
-    in_tier.local_log_start_offset = 1
+    in_tier.bounds.local_log_start_offset = 1
     size = in_tier.size_bytes
     planned = plan_reads(wishes(h, max_bytes=size), 2 * size + 10, remote=True)
     assert [(key[1], type(one), one.max_bytes) for key, one in planned.items()] == [

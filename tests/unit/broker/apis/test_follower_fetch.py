@@ -87,7 +87,7 @@ def in_the_middle() -> Cluster:
     for value in (b"a", b"b", b"c", b"d", b"e"):
         c[1].append(value)
     c[1].log.advance_log_start(1)
-    c[1].log.local_log_start_offset = 3
+    c[1].log.bounds.local_log_start_offset = 3
     return c
 
 

@@ -88,7 +88,7 @@ async def test_replica_log_info_of_missing_or_failed_replica_is_an_error() -> No
 async def test_a_failed_log_under_a_partition_that_does_not_know_yet() -> None:
     h = Harness()
     h.create_topic()
-    h.partition().log.fail(OSError("disk"))
+    h.partition().log.guard.fail(OSError("disk"))
     assert ask(h, 0)[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -96,7 +96,7 @@ async def test_a_log_that_is_about_to_begin_behind_the_tier_is_no_answer() -> No
     """S5: a crash would leave nothing of such a log."""
     h = Harness()
     h.create_topic()
-    h.partition().log.bootstrapping = True
+    h.partition().log.bounds.bootstrapping = True
     assert ask(h, 0)[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 

@@ -50,7 +50,7 @@ async def test_a_scrape_writes_only_what_has_changed(monkeypatch: pytest.MonkeyP
     names = written(monkeypatch)
     assert scraped(series, partitions) == first
     assert names == []
-    partitions[3].log.log_start_offset = 7
+    partitions[3].log.bounds.log_start_offset = 7
     assert scraped(series, partitions) == first.replace(
         'logstartoffset{topic="t",partition="3"} 0', 'logstartoffset{topic="t",partition="3"} 7'
     )

@@ -235,7 +235,7 @@ async def test_a_log_that_failed_is_an_offline_replica_in_an_offline_directory()
     told = shown(c[1])
     assert (told[REPLICAS + "offlinereplicacount"], told[directories]) == (0, 0)
     for failed in (1, 2):
-        c[1].partition(index=failed).log.fail(OSError("disk"))
+        c[1].partition(index=failed).log.guard.fail(OSError("disk"))
         c[1].produce(batch(b"a"), index=failed)
         told = shown(c[1])
         assert (told[REPLICAS + "offlinereplicacount"], told[directories]) == (failed, 1)

@@ -40,7 +40,7 @@ async def test_closed_segments_go_in_order_and_whole(world: TierWorld) -> None:
         local = leader.log.segments[bases.index(copied.start_offset)]
         assert await world.bytes_of(copied) == local.log.pread(local.size_bytes, 0)
         assert copied.max_timestamp_ms == local.max_timestamp()[0]
-    assert leader.log.copied_to == bases[-1]
+    assert leader.log.bounds.copied_to == bases[-1]
     assert leader.led.counters.copy_bytes == sum(one.size_bytes for one in leader.known.finished())
     assert leader.led.being_copied == set()
     await world.check(leader)
@@ -72,7 +72,7 @@ async def test_what_was_looked_at_is_not_looked_at_again(
     leader.lead(1)
     await leader.copy_all()
     assert len(planned) == seen + 1, "another leadership"
-    leader.log.note_leader_epoch(2)
+    leader.log.history.lead(2)
     await leader.copy_all()
     assert len(planned) == seen + 2, "another lineage"
 
@@ -185,7 +185,7 @@ async def test_not_while_the_epochs_of_the_remote_part_are_lost(world: TierWorld
     leader.log.epochs.truncate_from_start(
         leader.log.local_log_start_offset, leader.log.log_end_offset
     )
-    assert leader.log.lacks_remote_epochs
+    assert leader.log.history.lacks_remote_part
     assert not await leader.copier.copy_once(leader.led)
     assert len(leader.finished()) == 1
 
@@ -195,7 +195,7 @@ async def test_what_a_copy_says_of_producers_and_epochs(world: TierWorld) -> Non
     leader = world.broker()
     await leader.ready()
     append(leader.log, batch(size=200, producer=Producer(7, 0, 0)))
-    leader.log.note_leader_epoch(3)
+    leader.log.history.lead(3)
     leader.lead(3)
     append(leader.log, batch(size=200, producer=Producer(7, 0, 1)), epoch=3)
     append(leader.log, batch(size=200), epoch=3)
@@ -245,7 +245,7 @@ async def test_a_segment_that_goes_in_mid_copy_is_copied_all_the_same(world: Tie
     def cut() -> None:
         start = leader.log.segments[1].base_offset
         leader.log.advance_log_start(start)
-        leader.log.log_start_saved(start)
+        leader.log.trimming.saved(start)
         leader.log.retention(0)
 
     leader.steps.at(3, cut)
@@ -305,7 +305,7 @@ async def test_a_kill_at_any_step_is_cleared_away_by_the_next_leader(
     await other.copy_all()
     await other.expire()
     await world.check(other)
-    assert other.log.copied_to >= other.log.segments.active.base_offset
+    assert other.log.bounds.copied_to >= other.log.segments.active.base_offset
 
 
 @pytest.mark.parametrize("step", range(COPY_STEPS))
@@ -443,7 +443,7 @@ async def test_s5_the_lineage_says_what_is_copied_not_the_highest_offset(world: 
     await world.check(new)
     own = [one for one in new.known.finished() if one.epochs[-1].epoch == 5]
     assert own and min(one.start_offset for one in own) <= lost
-    assert new.log.copied_to == new.log.segments.active.base_offset
+    assert new.log.bounds.copied_to == new.log.segments.active.base_offset
 
 
 async def test_what_was_copied_counts_against_the_rate(world: TierWorld) -> None:

@@ -395,13 +395,13 @@ async def test_s2_a_copy_that_is_finished_while_its_deletion_is_on_the_way_is_no
             finished = update(1, SegmentState.COPY_FINISHED)
             assert known._update(finished).changed
             note_copied(leader.log, known)
-            counted.append(leader.log.copied_to)
+            counted.append(leader.log.bounds.copied_to)
 
     leader.steps.happens = finish
     await leader.expire()
     assert counted[0] > 2
     note_copied(leader.log, known)
-    assert leader.log.copied_to == counted[0]
+    assert leader.log.bounds.copied_to == counted[0]
     assert list(known.unfinished()) == []
 
 

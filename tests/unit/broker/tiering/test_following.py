@@ -39,7 +39,7 @@ async def test_it_begins_where_the_leaders_disk_does(world: World) -> None:
     assert own.epochs.entries == [(0, 0), (1, 3), (2, 6)]
     assert own.producers.encode_snapshot() == leaders.producers.encode_snapshot()
     assert world.saved == 1
-    assert not own.bootstrapping
+    assert not own.bounds.bootstrapping
 
 
 @pytest.mark.parametrize("appended", [b"of epoch 3", b""])

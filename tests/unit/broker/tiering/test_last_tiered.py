@@ -449,5 +449,5 @@ async def test_s5_who_is_elected_before_its_log_is_emptied_keeps_it() -> None:
     assert partition.is_leader
     assert (world.own.log_start_offset, world.own.log_end_offset) == (0, 1)
     assert world.own.high_watermark == 1
-    assert not world.own.bootstrapping
+    assert not world.own.bounds.bootstrapping
     assert not files.exists(marker_path(world.own.directory))

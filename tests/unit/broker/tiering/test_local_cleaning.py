@@ -24,10 +24,10 @@ async def replica_with(world: TierWorld, batches: int = 7) -> TierBroker:
 async def test_s2_a_copy_counts_when_it_is_finished(world: TierWorld) -> None:
     replica = await replica_with(world)
     await replica.write(segment(1, 0, 1))
-    assert replica.log.copied_to == 0
+    assert replica.log.bounds.copied_to == 0
     assert replica.log.retention(T0) == 0
     await replica.write(update(1, SegmentState.COPY_FINISHED))
-    assert replica.log.copied_to == 2
+    assert replica.log.bounds.copied_to == 2
     assert replica.log.retention(T0) == 1
     assert (replica.log.log_start_offset, replica.log.local_log_start_offset) == (0, 2)
 
@@ -39,7 +39,7 @@ async def test_s2_a_copy_that_is_deleted_counts_no_more(world: TierWorld) -> Non
             segment(1, 0, 1) if state is SegmentState.COPY_STARTED else update(1, state)
         )
     await replica.write(update(1, SegmentState.DELETE_STARTED))
-    assert replica.log.copied_to == 0
+    assert replica.log.bounds.copied_to == 0
     assert replica.log.retention(T0) == 0
 
 
@@ -48,10 +48,10 @@ async def test_s2_copies_of_another_lineage_do_not_count(world: TierWorld) -> No
     replica = await replica_with(world)
     await replica.write(segment(1, 0, 3, {3: 0}))
     await replica.write(update(1, SegmentState.COPY_FINISHED))
-    assert replica.log.copied_to == 0
+    assert replica.log.bounds.copied_to == 0
     await replica.write(segment(2, 0, 5, {0: 0, 3: 3}))
     await replica.write(update(2, SegmentState.COPY_FINISHED))
-    assert replica.log.copied_to == 3, "as far as both have it from the same leader"
+    assert replica.log.bounds.copied_to == 3, "as far as both have it from the same leader"
     assert replica.log.retention(T0) == 1
 
 
@@ -60,15 +60,15 @@ async def test_s2_nothing_behind_a_gap(world: TierWorld) -> None:
     for number, first in ((1, 0), (2, 4)):
         await replica.write(segment(number, first, first + 1))
         await replica.write(update(number, SegmentState.COPY_FINISHED))
-    assert replica.log.copied_to == 2
+    assert replica.log.bounds.copied_to == 2
 
 
 async def test_s9_what_is_not_known_lets_nothing_go(world: TierWorld) -> None:
     replica = await replica_with(world)
     await replica.copy_all()
-    assert replica.log.copied_to > 0
+    assert replica.log.bounds.copied_to > 0
     note_copied(replica.log, None)
-    assert replica.log.copied_to == 0
+    assert replica.log.bounds.copied_to == 0
     assert replica.log.retention(T0) == 0
 
 
@@ -82,7 +82,7 @@ async def test_nothing_of_a_partition_that_is_being_removed(world: TierWorld) ->
         state=PartitionDeleteState.MARKED,
     )
     await replica.write(removal)
-    assert replica.log.copied_to == 0
+    assert replica.log.bounds.copied_to == 0
     assert replica.led.known(replica) is None
 
 
@@ -94,9 +94,9 @@ async def test_followers_go_by_what_they_read_themselves(world: TierWorld) -> No
     assert follower.log.retention(T0) == 0
     await leader.copy_all()
     await follower.sees_all()
-    assert follower.log.copied_to == leader.log.copied_to
+    assert follower.log.bounds.copied_to == leader.log.bounds.copied_to
     assert follower.log.retention(T0) > 0
-    assert follower.log.segments.first_base_offset <= follower.log.copied_to
+    assert follower.log.segments.first_base_offset <= follower.log.bounds.copied_to
 
 
 async def test_a_truncated_replica_counts_only_what_it_still_has(world: TierWorld) -> None:
@@ -104,11 +104,11 @@ async def test_a_truncated_replica_counts_only_what_it_still_has(world: TierWorl
     leader = await replica_with(world)
     await leader.copy_all()
     leader.log.truncate_to(3)
-    leader.log.note_leader_epoch(4)
+    leader.log.history.lead(4)
     for _ in range(6):
         append(leader.log, batch(size=50), epoch=4)
     leader.commit()
     note_copied(leader.log, leader.known)
-    assert leader.log.copied_to == 3
+    assert leader.log.bounds.copied_to == 3
     leader.log.retention(T0)
     assert leader.log.local_log_start_offset == 2

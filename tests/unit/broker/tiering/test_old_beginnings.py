@@ -116,7 +116,7 @@ class Room(World):
         truth = Lineage(self.truth, self.leader.log_end_offset)
         for offset in range(max(start, self.leader.log_start_offset), local):
             assert log.epochs.epoch_at(offset) == truth.epoch_at(offset), f"S5: epoch of {offset}"
-        assert not log.lacks_producers, "T2"
+        assert not log.producer_history.lacks_beginning, "T2"
         gone = range(max(start, self.leader.log_start_offset), local)
         if gone and self.tier.caches:
             lineage = Lineage(log.epochs.entries, local)

@@ -235,7 +235,7 @@ class Lost:
         self.log = make_log(
             MemoryFiles(), clock=ManualClock(T0), segment_bytes=300, remote_storage_enable=True
         )
-        self.log.topic_id = bytes(range(16))
+        self.log.topic_id = self.log.history.topic_id = bytes(range(16))
 
     async def fill(self) -> None:
         log = self.log

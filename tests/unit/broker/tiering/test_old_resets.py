@@ -124,7 +124,7 @@ class Room:
         self.leader_id = 0
 
     async def log_fails(self) -> None:
-        self.log.fail(OSError("the disk"))
+        self.log.guard.fail(OSError("the disk"))
         self.leader_id = 0
 
     def keep(self) -> None:

@@ -94,11 +94,11 @@ async def test_what_an_unclean_election_took_back_is_not_read() -> None:
     room.log.roll()
     await room.tier.copy(room.log)
     room.log.truncate_to(2)
-    room.log.note_leader_epoch(7)
+    room.log.history.lead(7)
     room.h.partition().leader_epoch = 7
     room.produce(b"c", b"d")
-    room.log.copied_to = 0
-    room.log.local_log_start_offset = 2
+    room.log.bounds.copied_to = 0
+    room.log.bounds.local_log_start_offset = 2
     assert values(await room.read(0)) == [b"a", b"b"]
     with pytest.raises(ApiError):
         await room.read(2)
@@ -114,7 +114,7 @@ async def gapped() -> TierRoom:
     log.roll(20)
     log.append_as_follower(build_batch([Record(0, 1, None, b"c")], 25, leader_epoch=0))
     log.update_high_watermark(26)
-    log.log_start_offset = 0
+    log.bounds.log_start_offset = 0
     await room.tier.copy(log)
     drop_local(log)
     assert log.local_log_start_offset == 20
@@ -355,7 +355,7 @@ async def test_what_is_kept_is_of_use_or_it_goes() -> None:
     assert not room.reader.read(room.log, 1, MIB, committed=False).done
     room.log.truncate_to(2)
     assert not room.reader.holds(data, room.log, 1)
-    room.log.note_leader_epoch(7)
+    room.log.history.lead(7)
     room.h.partition().leader_epoch = 7
     room.produce(b"d")
     assert room.log.high_watermark == 3

@@ -65,7 +65,7 @@ class Tasks:
 
     async def until_copied(self) -> None:
         log = self.broker.log
-        await self.until(lambda: log.copied_to >= log.segments.active.base_offset > 0)
+        await self.until(lambda: log.bounds.copied_to >= log.segments.active.base_offset > 0)
 
     async def until(self, holds: object) -> None:
         def look() -> bool:
@@ -97,7 +97,7 @@ async def test_how_far_a_log_is_copied_is_found_out_where_something_has_changed(
     for times in (1, 1, 1):
         await on.tasks._note(PARTITION)
         assert len(noted) == 1 + times
-    log.copied_to -= 1
+    log.bounds.copied_to -= 1
     await on.tasks._note(PARTITION)
     assert len(noted) == 3, "it was cut and has grown again"
     on.tasks.stopped(PARTITION)
@@ -143,13 +143,13 @@ async def test_a_follower_copies_nothing_and_its_disk_gets_smaller(world: TierWo
     await leader.until_copied()
     await leader.tasks.close()
     await follower.broker.sees_all()
-    assert follower.broker.log.copied_to == 0
+    assert follower.broker.log.bounds.copied_to == 0
     follower.broker.follow(leader.broker)
     await follower.until_copied()
     assert follower.broker.log.retention(0) > 0
     assert follower.broker.steps.taken == []
     follower.tasks.stopped(PARTITION)
-    assert follower.broker.log.copied_to == 0
+    assert follower.broker.log.bounds.copied_to == 0
     await follower.tasks.close()
 
 
@@ -206,7 +206,7 @@ async def with_lost_epochs(world: TierWorld) -> Tasks:
     log.retention(T0)
     one.tasks.stopped(PARTITION)
     log.epochs.truncate_from_start(log.local_log_start_offset, log.log_end_offset)
-    assert log.lacks_remote_epochs
+    assert log.history.lacks_remote_part
     return one
 
 
@@ -214,7 +214,7 @@ async def test_f21_epochs_whose_file_was_lost_come_from_the_tier(world: TierWorl
     one = await with_lost_epochs(world)
     log = one.broker.log
     one.tasks.led(one.broker.replica, PARTITION)
-    await one.until(lambda: not log.lacks_remote_epochs)
+    await one.until(lambda: not log.history.lacks_remote_part)
     assert log.epochs.entries == [(0, 0), (1, 4), (3, 8)]
     assert log.epochs.dirty, "they are written with the others"
     fill(log, 4, epoch=3, size=50)
@@ -228,7 +228,7 @@ async def test_f21_of_two_lineages_none_is_taken_for_its_own(world: TierWorld) -
     """F21: two leaders copied the offset before the disk's first, so neither copy is certain."""
     log = make_log(MemoryFiles(), remote_storage_enable=True)
     log.append_as_follower(batch(base_offset=10, epoch=5))
-    log.local_log_start_offset = 10
+    log.bounds.local_log_start_offset = 10
     cache = SegmentCache(PARTITION)
 
     def copied(number: int, last: int, epochs: dict[int, int]) -> None:
@@ -258,7 +258,7 @@ async def test_f21_producers_whose_snapshots_were_lost_come_from_the_tier(world:
     for offset in list(log.snapshots.offsets):
         log.snapshots.remove(offset)
     log.producers.clear()
-    assert log.lacks_producers
+    assert log.producer_history.lacks_beginning
     one.tasks.led(broker.replica, PARTITION)
     await one.until(lambda: log.producers.get(7) is not None)
     fill(log, 4, size=50)

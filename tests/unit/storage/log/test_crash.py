@@ -129,7 +129,7 @@ class Life:
         sequences."""
         self.leader_epoch += 1
         self.sequences = {1: 0, 2: 0}
-        log.note_leader_epoch(self.leader_epoch)
+        log.history.lead(self.leader_epoch)
 
     async def truncate(self, manager: LogManager, log: Log) -> None:
         if log.log_end_offset - log.log_start_offset < 8:

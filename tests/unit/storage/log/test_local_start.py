@@ -36,20 +36,20 @@ def summed(log: Log) -> int:
 def test_it_is_the_first_record_of_the_first_batch_whatever_comes_later() -> None:
     """An entry of the time index would be the highest time so far."""
     log = make_log()
-    assert log.local_start_ms() == -1
+    assert log.reader.local_start_ms() == -1
     append(log, at(T0 + 5, T0 + 900, T0))
-    assert log.local_start_ms() == T0 + 5
+    assert log.reader.local_start_ms() == T0 + 5
     append(log, at(T0 - 100))
-    assert log.local_start_ms() == T0 + 5
+    assert log.reader.local_start_ms() == T0 + 5
 
 
 def test_it_moves_with_the_local_start() -> None:
     log = filled(T0, T0 - 7, T0 + 9)
-    assert log.local_start_ms() == T0
-    log._delete_oldest(1)
-    assert log.local_start_ms() == T0 - 7
-    log._delete_oldest(1)
-    assert log.local_start_ms() == T0 + 9
+    assert log.reader.local_start_ms() == T0
+    log.trimming.delete_oldest(1)
+    assert log.reader.local_start_ms() == T0 - 7
+    log.trimming.delete_oldest(1)
+    assert log.reader.local_start_ms() == T0 + 9
 
 
 def test_a_start_inside_a_segment_is_the_batch_that_holds_it() -> None:
@@ -59,27 +59,27 @@ def test_a_start_inside_a_segment_is_the_batch_that_holds_it() -> None:
     log.update_high_watermark(10)
     for offset, time_ms in ((3, 10), (4, 20), (9, 40)):
         log.advance_log_start(offset)
-        assert log.local_start_ms() == T0 + time_ms
+        assert log.reader.local_start_ms() == T0 + time_ms
     log.advance_log_start(10)
-    assert log.local_start_ms() == -1, "no batch is left"
+    assert log.reader.local_start_ms() == -1, "no batch is left"
 
 
 def test_a_log_that_is_cut_and_filled_again_begins_anew() -> None:
     log = make_log()
     append(log, at(T0))
-    assert log.local_start_ms() == T0
+    assert log.reader.local_start_ms() == T0
     log.truncate_to(0)
-    assert log.local_start_ms() == -1
+    assert log.reader.local_start_ms() == -1
     append(log, at(T0 + 77))
-    assert log.local_start_ms() == T0 + 77
+    assert log.reader.local_start_ms() == T0 + 77
     log.truncate_fully_and_start_at(40)
-    assert log.local_start_ms() == -1
+    assert log.reader.local_start_ms() == -1
 
 
 def test_records_without_a_time_have_none() -> None:
     log = make_log()
     append(log, at(-1))
-    assert log.local_start_ms() == -1
+    assert log.reader.local_start_ms() == -1
     assert log.size_bytes > 0
 
 
@@ -94,7 +94,7 @@ def test_it_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return first_header(segment)
 
     monkeypatch.setattr(Segment, "first_header", counting)
-    assert {log.local_start_ms() for _ in range(50)} == {T0}
+    assert {log.reader.local_start_ms() for _ in range(50)} == {T0}
     assert looked == [0]
 
 
@@ -108,7 +108,7 @@ def test_a_disk_that_does_not_say_it_fails_the_reader_alone(
 
     monkeypatch.setattr(Segment, "first_header", refuse)
     with pytest.raises(LogFailed):
-        log.local_start_ms()
+        log.reader.local_start_ms()
     assert log.failure is None
 
 
@@ -117,7 +117,7 @@ def test_the_size_is_the_sum_whatever_happens_to_segments() -> None:
     assert log.size_bytes == summed(log) > 0
     steps = (
         lambda: append(log, at(T0, T0)),
-        lambda: log._delete_oldest(2),
+        lambda: log.trimming.delete_oldest(2),
         lambda: append(log, at(T0)),
         log.roll,
         lambda: log.truncate_to(5),

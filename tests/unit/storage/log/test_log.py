@@ -117,9 +117,9 @@ def test_below_the_local_start_is_another_answer():
     log = make_log(segment_bytes=200, remote_storage_enable=True, local_retention_bytes=0)
     fill(log, 10, size=50)
     log.update_high_watermark(10)
-    log.copied_to = 10
+    log.bounds.copied_to = 10
     log.advance_log_start(1)
-    log.log_start_saved(1)
+    log.trimming.saved(1)
     assert log.retention(T0) > 0
     assert log.local_log_start_offset > 1
     with pytest.raises(BelowLocalStart):
@@ -329,7 +329,7 @@ def test_epochs_that_cannot_be_written_close_the_log():
     append(log, batch())
     failing.kind = "create"
     with pytest.raises(LogFailed) as refused:
-        log.write_epochs()
+        log.history.write()
     assert told == [refused.value.__cause__] == [log.failure]
     failing.kind = ""
     with pytest.raises(LogFailed):
@@ -416,9 +416,9 @@ async def test_flush_moves_the_recovery_point_and_writes_epochs():
 
 def written(log):
     """Write the epochs without a worker or an event loop."""
-    write = log.epochs_to_write()
+    write = log.history.to_write()
     log.files.write_new(write.temporary, write.content)
-    log.epochs_written(write)
+    log.history.written(write)
 
 
 def test_an_epoch_limits_the_high_watermark_until_it_is_in_its_file():
@@ -427,27 +427,27 @@ def test_an_epoch_limits_the_high_watermark_until_it_is_in_its_file():
     assert log.epoch_file.limit == 0
     written(log)
     assert log.epoch_file.limit == NO_LIMIT
-    log.note_leader_epoch(2)
+    log.history.lead(2)
     assert log.epoch_file.limit == 3
-    write = log.epochs_to_write()
+    write = log.history.to_write()
     append(log, batch(3), 4)
     log.files.write_new(write.temporary, write.content)
-    log.epochs_written(write)
+    log.history.written(write)
     assert log.epoch_file.limit == 3, "epoch 4 is not in it"
     written(log)
     assert log.epoch_file.limit == NO_LIMIT
-    assert log.epochs_to_write() is None
+    assert log.history.to_write() is None
     assert log.files.read(f"{log.directory}/leader-epoch-checkpoint") == b"0\n2\n1 0\n4 3\n"
 
 
 def test_an_older_list_never_follows_a_newer_one():
     log = make_log()
     append(log, batch(3), 1)
-    older = log.epochs_to_write()
+    older = log.history.to_write()
     log.files.write_new(older.temporary, older.content)
     append(log, batch(3), 2)
     written(log)
-    log.epochs_written(older)
+    log.history.written(older)
     assert log.files.read(f"{log.directory}/leader-epoch-checkpoint").startswith(b"0\n2\n")
     assert [name for name in log.files.listdir(log.directory) if name.endswith("tmp")] == []
 
@@ -472,10 +472,11 @@ async def test_a_flush_makes_the_name_of_a_written_list_durable():
 def test_a_namesake_writes_to_a_file_of_its_own():
     """A worker may still be writing for the deleted log."""
     old, new = make_log(), make_log()
-    old.topic_id, new.topic_id = TopicId(b"a" * 16), TopicId(b"b" * 16)
+    old.assign_topic_id(TopicId(b"a" * 16))
+    new.assign_topic_id(TopicId(b"b" * 16))
     for log in (old, new):
         append(log, batch(), 1)
-    assert old.epochs_to_write().temporary != new.epochs_to_write().temporary
+    assert old.history.to_write().temporary != new.history.to_write().temporary
 
 
 async def test_a_truncation_during_a_flush_wins():
@@ -495,11 +496,11 @@ def test_flush_due():
     clock = ManualClock(T0)
     log = make_log(clock=clock, flush_messages=3, flush_ms=1000)
     fill(log, 2)
-    assert not log.flush_due(clock.now_ms())
+    assert not log.durability.is_due(log.config, clock.now_ms())
     clock.advance(1000)
-    assert log.flush_due(clock.now_ms())
+    assert log.durability.is_due(log.config, clock.now_ms())
     fill(log, 1)
-    assert log.flush_due(T0)
+    assert log.durability.is_due(log.config, T0)
 
 
 # Timestamps ----------------------------------------------------------------------------------
@@ -593,7 +594,7 @@ def test_truncation_into_a_batch_drops_all_of_it():
 def test_truncating_nothing_still_forgets_an_epoch_without_batches():
     log = make_log()
     append(log, batch(3), 1)
-    log.note_leader_epoch(4)
+    log.history.lead(4)
     assert log.latest_epoch == 4
     assert not log.truncate_to(3)
     assert log.latest_epoch == 1
@@ -691,32 +692,32 @@ def test_an_emptied_log_knows_the_epoch_of_its_last_batch(by_retention, begins_f
     append(log, batch(2), 3)
     log.update_high_watermark(5)
     if begins_first:
-        log.note_leader_epoch(7)
+        log.history.lead(7)
     if by_retention:
         assert log.retention(T0 + 1001) == 1
     else:
         log.advance_log_start(5)
     if not begins_first:
-        log.note_leader_epoch(7)
+        log.history.lead(7)
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
-    assert (log.latest_epoch, log.last_batch_epoch) == (7, 3)
+    assert (log.latest_epoch, log.history.last_batch_epoch) == (7, 3)
     log.truncate_to(5)  # it follows again: epoch 7 had no batch
-    assert (log.latest_epoch, log.last_batch_epoch) == (3, 3)
+    assert (log.latest_epoch, log.history.last_batch_epoch) == (3, 3)
     log.close()
     log = make_log(files, clean=True, log_start_offset=5)
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
-    assert log.last_batch_epoch == 3
+    assert log.history.last_batch_epoch == 3
     append(log, batch(), 8)
-    assert log.last_batch_epoch == 8
+    assert log.history.last_batch_epoch == 8
 
 
 def test_the_last_epoch_is_not_known_of_a_log_that_another_has_emptied():
     """Apache Kafka keeps one epoch, which may have begun at the end without a batch."""
     log = make_log()
     log.truncate_fully_and_start_at(5)
-    assert log.last_batch_epoch == -1
-    log.note_leader_epoch(7)
-    assert (log.latest_epoch, log.last_batch_epoch) == (7, -1)
+    assert log.history.last_batch_epoch == -1
+    log.history.lead(7)
+    assert (log.latest_epoch, log.history.last_batch_epoch) == (7, -1)
 
 
 def test_retention_keeps_what_is_not_below_the_high_watermark():
@@ -822,11 +823,11 @@ def test_what_is_read_from_the_page_cache_is_known_before(monkeypatch):
 
     monkeypatch.setattr(log.files, "is_cached", is_cached)
     data = log.read(3, 150, max_offset=20)
-    assert log.cached_bytes(3, 150, 150) == len(data)
+    assert log.reader.cached_bytes(3, 150, 150) == len(data)
     assert asked[0][1] == len(data)
-    assert log.cached_bytes(3, 150, 150) is None, "the disk would be waited for"
-    assert log.cached_bytes(3, 150, 149) is None, "more than may be"
-    assert log.cached_bytes(20, 150, 0) == 0
+    assert log.reader.cached_bytes(3, 150, 150) is None, "the disk would be waited for"
+    assert log.reader.cached_bytes(3, 150, 149) is None, "more than may be"
+    assert log.reader.cached_bytes(20, 150, 0) == 0
     assert len(asked) == 2
 
     def broken(file, size_bytes, position):
@@ -834,7 +835,7 @@ def test_what_is_read_from_the_page_cache_is_known_before(monkeypatch):
 
     monkeypatch.setattr(log.files, "is_cached", broken)
     with pytest.raises(LogFailed):
-        log.cached_bytes(3, 150, 150)
+        log.reader.cached_bytes(3, 150, 150)
 
 
 async def test_a_cold_read_notices_a_truncation():

@@ -237,7 +237,7 @@ async def test_checkpoints_are_kafkas_files(world):
     assert world.files.read("/data/recovery-point-offset-checkpoint") == b"0\n1\ntopic 0 5\n"
     assert world.files.read("/data/replication-offset-checkpoint") == b"0\n1\ntopic 0 4\n"
     assert world.files.read("/data/log-start-offset-checkpoint") == b"0\n1\ntopic 0 3\n"
-    assert log.saved_log_start == 3
+    assert log.bounds.saved_log_start == 3
 
 
 @pytest.mark.parametrize("tiered", [False, True])
@@ -503,7 +503,13 @@ async def test_ten_thousand_rolled_logs_are_found_without_a_search_for_each():
         def __hash__(self):
             return id(self)
 
-        def flush_due(self, now_ms):
+        config = None
+
+        @property
+        def durability(self):
+            return self
+
+        def is_due(self, config, now_ms):
             return False
 
         async def flush(self):
@@ -570,11 +576,11 @@ async def test_idle_partitions_epochs_are_saved_at_leisure(world):
     manager = world.start()
     logs = [create(manager, "t", number) for number in range(40)]
     for log in logs:
-        log.note_leader_epoch(3)
+        log.history.lead(3)
     await manager.save_epochs_scheduled()
     assert {log.epochs.dirty for log in logs} == {False}
     assert world.files.read("/data/t-39/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
-    logs[0].note_leader_epoch(4)
+    logs[0].history.lead(4)
     await manager.save_epochs_scheduled()
     world.clock.advance(60_000)
     assert logs[0].epochs.dirty
@@ -752,13 +758,13 @@ async def test_a_power_cut_that_undoes_a_truncation_shows_nothing_that_was_cut(f
     log.update_high_watermark(9)
     if flushed:
         await log.flush()
-    assert log.durable_high_watermark == (9 if flushed else 6)
+    assert log.bounds.durable_high_watermark == (9 if flushed else 6)
     await manager.checkpoint_high_watermarks()
     world.files.crash()
     world.files = LossyFiles(world.files.backing)
     log = world.start().logs[("topic", 0)]
     assert (log.log_end_offset, log.high_watermark) == (9, 9 if flushed else 6)
-    assert log.epoch_at(6) == (1 if flushed else 0)
+    assert log.epochs.epoch_at(6) == (1 if flushed else 0)
 
 
 @pytest.mark.parametrize("flushed", [False, True])
@@ -772,7 +778,7 @@ async def test_what_a_killed_process_has_cut_may_come_back(flushed):
     fill(log, 3, epoch=1)
     manager = world.start()  # the page cache has all of it
     log = manager.logs[("topic", 0)]
-    assert (log.log_end_offset, log.epoch_at(6)) == (9, 1)
+    assert (log.log_end_offset, log.epochs.epoch_at(6)) == (9, 1)
     log.update_high_watermark(9)
     if flushed:
         await manager.flush_due()
@@ -781,7 +787,7 @@ async def test_what_a_killed_process_has_cut_may_come_back(flushed):
     world.files = LossyFiles(world.files.backing)
     log = world.start().logs[("topic", 0)]
     assert log.log_end_offset == 9
-    assert (log.epoch_at(6), log.high_watermark) == ((1, 9) if flushed else (0, 0))
+    assert (log.epochs.epoch_at(6), log.high_watermark) == ((1, 9) if flushed else (0, 0))
 
 
 async def test_the_topic_id_that_a_killed_process_has_written_is_flushed_with_the_log():
@@ -805,7 +811,7 @@ async def test_a_cut_is_on_the_disk_with_the_next_round_of_flushes(world):
     fill(log, 9)
     log.truncate_to(6)
     await manager.flush_due()
-    assert not log.cut_unflushed
+    assert not log.bounds.cut_unflushed
 
 
 async def test_a_new_log_does_not_inherit_the_checkpoints_of_its_namesake():
@@ -850,7 +856,7 @@ def held_world() -> tuple[World, asyncio.Event, asyncio.Event]:
 def fill_and_begin_at(log: Log, offset: int) -> None:
     """Write nine batches to the disk, and move the log start to `offset`."""
     fill(log, 9, size=50)
-    log.flush_blocking()
+    log.durability.flush_blocking()
     log.update_high_watermark(9)
     log.advance_log_start(offset)
 
@@ -913,7 +919,7 @@ async def test_a_log_that_begins_lower_than_before_is_not_emptied_by_the_old_sta
         await saving
     log.truncate_fully_and_start_at(2)
     fill(log, 3, size=50)
-    log.flush_blocking()
+    log.durability.flush_blocking()
     if under_way:
         gate.set()
         await saving
@@ -945,7 +951,7 @@ async def test_s4_who_asks_for_log_starts_while_they_are_written_shares_the_next
     gate.set()
     await asyncio.gather(first, *others)
     assert written == [4, 5]
-    assert log.saved_log_start == 5
+    assert log.bounds.saved_log_start == 5
     world.files.crash()
     world.files = LossyFiles(world.files.backing)
     assert world.start().logs[("topic", 0)].log_start_offset == 5
@@ -988,7 +994,7 @@ async def test_s4_a_write_of_log_starts_that_fails_answers_nobody_else():
         *(manager.checkpoint_log_starts() for _ in range(3)), return_exceptions=True
     )
     assert [type(one) for one in found] == [OSError, type(None), type(None)]
-    assert log.saved_log_start == 5
+    assert log.bounds.saved_log_start == 5
 
 
 TIERED = replace(CONFIG, remote_storage_enable=True)
@@ -1030,10 +1036,10 @@ async def test_a_start_that_the_checkpoint_does_not_name_any_more_is_not_counted
     first = log.segments[1].base_offset
     log.advance_log_start(first)
     await manager.checkpoint_log_starts()
-    assert log.saved_log_start == first
+    assert log.bounds.saved_log_start == first
     assert log.retention(T0)
     await manager.checkpoint_log_starts()
-    assert log.saved_log_start == 0
+    assert log.bounds.saved_log_start == 0
 
 
 # Disk errors ---------------------------------------------------------------------------------

@@ -196,11 +196,11 @@ def test_removals_are_on_the_disk_when_a_log_has_been_closed(settled_before):
     tiered = {"remote_storage_enable": True, "local_retention_bytes": 1200}
     log = make_log(files, clean=True, file_delete_delay_ms=0, **tiered, **SMALL)
     log.update_high_watermark(log.log_end_offset)
-    log.copied_to = log.segments.active.base_offset
+    log.bounds.copied_to = log.segments.active.base_offset
     assert log.retention(T0) > 0
     if settled_before:
-        log.settle()
-        assert not log.is_unsettled
+        log.durability.settle()
+        assert not log.durability.is_unsettled
     log.close()
     files.crash()
     left = [int(name[:20]) for name in backing.listdir(DIRECTORY) if name.endswith(".log")]
@@ -224,14 +224,14 @@ async def test_a_segment_that_went_before_its_end_was_flushed_does_not_come_back
         log.roll()
         fill(log, 5)
         log.update_high_watermark(log.log_end_offset)
-        log.copied_to = log.segments.active.base_offset
+        log.bounds.copied_to = log.segments.active.base_offset
         log.configure(replace(log.config, local_retention_bytes=1))
         assert log.retention(T0, limit=1) == 1
         if blocking:
-            log.flush_blocking()
+            log.durability.flush_blocking()
         else:
             await log.flush()
-        assert not log.is_unsettled
+        assert not log.durability.is_unsettled
         files.crash(random.Random(seed))
         again = make_log(backing, remote_storage_enable=True, recovery_point=log.recovery_point)
         assert [offset for offset, _ in contents(again)] == [10, 11, 12, 13, 14]
@@ -244,7 +244,7 @@ async def test_what_goes_while_a_flush_waits_is_owed_to_the_next():
     fill(log, 30)
     await log.flush()
     log.update_high_watermark(log.log_end_offset)
-    log.copied_to = log.segments.active.base_offset
+    log.bounds.copied_to = log.segments.active.base_offset
     log.configure(replace(log.config, local_retention_bytes=1))
     assert log.retention(T0, limit=1) == 1
     fill(log, 1)
@@ -256,10 +256,10 @@ async def test_what_goes_while_a_flush_waits_is_owed_to_the_next():
 
     disk.on_op = second
     await log.flush()
-    assert taken == [1] and log.is_unsettled
+    assert taken == [1] and log.durability.is_unsettled
     fill(log, 1)
     await log.flush()
-    assert not log.is_unsettled
+    assert not log.durability.is_unsettled
 
 
 @pytest.mark.parametrize("lost", [{1}, {1, 2}, {1, 3}])
@@ -306,7 +306,7 @@ async def test_a_segment_closed_below_a_checkpoint_that_is_too_high_loses_nothin
     log = make_log(files)
     fill(log, 10)
     await log.flush()
-    log.checkpointed_recovery_point = 10
+    log.bounds.checkpointed_recovery_point = 10
     log.truncate_to(4)
     await log.flush()
     for at in range(3):
@@ -597,12 +597,12 @@ def test_an_epoch_without_a_batch_survives_a_restart_only_in_an_empty_log():
     files = MemoryFiles()
     log = make_log(files)
     log.truncate_fully_and_start_at(7)
-    log.note_leader_epoch(3)
+    log.history.lead(3)
     log.close()
     again = make_log(files, clean=True)
     assert (again.log_end_offset, again.latest_epoch) == (7, 3)
     append(again, batch(), 3)
-    again.note_leader_epoch(5)
+    again.history.lead(5)
     assert again.latest_epoch == 5
     again.close()
     assert make_log(files, clean=True).latest_epoch == 3
@@ -652,7 +652,7 @@ def test_transactions_and_their_index_are_recovered():
     append(log, batch(2, producer=open_txn))
     append(log, batch(1, producer=Producer(4, 0, 0, transactional=True)))
     append(log, _marker(4, 0, commit=False), 0, Origin.COORDINATOR)
-    aborted = log.aborted_transactions(0, 4)
+    aborted = log.reader.aborted_transactions(0, 4)
     assert [(a.producer_id, a.first_offset, a.last_offset) for a in aborted] == [(4, 2, 3)]
     assert aborted[0].last_stable_offset == 0
     log.update_high_watermark(4)
@@ -662,13 +662,13 @@ def test_transactions_and_their_index_are_recovered():
         log = make_log(files, clean=clean)
         log.update_high_watermark(4)
         assert log.last_stable_offset == 0
-        assert log.aborted_transactions(0, 4) == aborted
+        assert log.reader.aborted_transactions(0, 4) == aborted
     append(log, _marker(3, 1, commit=True), 0, Origin.COORDINATOR)
     log.update_high_watermark(4)
     assert log.last_stable_offset == 0  # the marker is not replicated yet
     log.update_high_watermark(5)
     assert log.last_stable_offset == 5
-    assert log.aborted_transactions(0, 5) == aborted
+    assert log.reader.aborted_transactions(0, 5) == aborted
 
 
 def _marker(producer_id, epoch, *, commit):

@@ -50,7 +50,7 @@ def test_indexes_that_cannot_be_read_are_not_left_open(kind):
     log = make_log(files, index_interval_bytes=100)
     fill(log, 20, size=50)
     log.roll()
-    log.flush_blocking()
+    log.durability.flush_blocking()
     first = log.segments[0]
     first.close()
     first._max_timestamp = None
@@ -77,7 +77,7 @@ def test_indexes_that_are_made_anew_from_half_a_segment_count_for_nothing(is_mis
     for at in range(600):
         append(log, batch(timestamp=T0 + at, size=50))
     log.roll()
-    log.flush_blocking()
+    log.durability.flush_blocking()
     first = log.segments[0]
     entries = first.offset_index.entries()
     first.close()

@@ -33,7 +33,7 @@ def half_local(files: MemoryFiles | None = None, **options: object) -> Log:
     fill(log, 3, epoch=2, size=50)
     fill(log, 7, epoch=5, size=50)
     log.update_high_watermark(10)
-    log.copied_to = 7
+    log.bounds.copied_to = 7
     assert log.retention(T0) > 0
     assert 3 < log.local_log_start_offset <= 7
     return log
@@ -68,10 +68,10 @@ def test_s2_local_retention_takes_only_what_has_a_finished_copy():
     log.update_high_watermark(10)
     bases = [segment.base_offset for segment in log.segments]
     assert log.retention(T0) == 0, "the store is down, or not known yet (S9)"
-    log.copied_to = bases[2] - 1
+    log.bounds.copied_to = bases[2] - 1
     log.retention(T0)
     assert log.segments.first_base_offset == bases[1], "the second segment is not wholly copied"
-    log.copied_to = bases[2]
+    log.bounds.copied_to = bases[2]
     log.retention(T0)
     assert log.local_log_start_offset == log.segments.first_base_offset == bases[2]
     assert log.log_start_offset == 0
@@ -83,10 +83,10 @@ def test_s4_what_lies_below_the_log_start_goes_without_a_copy_once_that_is_on_th
     fill(log, 10, size=50)
     log.update_high_watermark(10)
     log.advance_log_start(6)
-    assert log.owes_log_start
+    assert log.bounds.owes_log_start
     assert log.retention(T0) == 0
-    log.log_start_saved(6)
-    assert not log.owes_log_start
+    log.trimming.saved(6)
+    assert not log.bounds.owes_log_start
     assert log.retention(T0) > 0
     assert log.log_start_offset == log.local_log_start_offset == 6
 
@@ -105,11 +105,11 @@ def test_a_last_segment_past_local_retention_is_closed_so_that_it_can_be_copied(
     fill(log, 10, size=50)
     later = T0 + 1_000_000
     last = log.segments.active.base_offset
-    log.copied_to = last - 1
+    log.bounds.copied_to = last - 1
     log.update_high_watermark(10)
     log.retention(later)
     assert log.segments.active.base_offset == last, "one before it has no copy yet"
-    log.copied_to = last
+    log.bounds.copied_to = last
     log.update_high_watermark(9)
     log.retention(later)
     assert log.segments.active.base_offset == last, "not all of it is committed"
@@ -118,7 +118,7 @@ def test_a_last_segment_past_local_retention_is_closed_so_that_it_can_be_copied(
     assert [one.base_offset for one in log.segments] == [last, 10]
     log.retention(later)
     assert [one.base_offset for one in log.segments] == [last, 10], "it is closed, not deleted"
-    log.copied_to = 10
+    log.bounds.copied_to = 10
     log.retention(later)
     assert [one.base_offset for one in log.segments] == [10]
     assert (log.log_start_offset, log.local_log_start_offset) == (0, 10)
@@ -139,7 +139,7 @@ def test_a_last_segment_within_local_retention_stays_open(limits):
     log = tiered(**limits)
     fill(log, 10, size=50)
     log.update_high_watermark(10)
-    log.copied_to = last = log.segments.active.base_offset
+    log.bounds.copied_to = last = log.segments.active.base_offset
     log.retention(T0 + 1_000_000)
     assert log.segments.active.base_offset == last
 
@@ -149,11 +149,11 @@ def test_s4_with_copies_disabled_the_log_start_moves_first():
     log = tiered(remote_log_copy_disable=True, retention_bytes=0)
     fill(log, 10, size=50)
     log.update_high_watermark(10)
-    log.copied_to = 10
+    log.bounds.copied_to = 10
     assert log.retention(T0) == 0
     assert log.log_start_offset == log.local_log_start_offset == 10
     assert log.segments.first_base_offset == 0
-    log.log_start_saved(10)
+    log.trimming.saved(10)
     assert log.retention(T0) > 0
     assert (
         log.log_start_offset == log.local_log_start_offset == log.segments.first_base_offset == 10
@@ -163,11 +163,11 @@ def test_s4_with_copies_disabled_the_log_start_moves_first():
 def test_a_log_that_leaves_the_store_starts_where_it_is_local():
     log = half_local()
     local = log.local_log_start_offset
-    assert log.leave_remote()
+    assert log.trimming.leave_remote()
     assert log.log_start_offset == log.local_log_start_offset == local
-    log.log_start_saved(local)
+    log.trimming.saved(local)
     assert log.epochs.entries == [EpochEntry(5, local)]
-    assert not log.leave_remote()
+    assert not log.trimming.leave_remote()
 
 
 def test_s4_what_the_store_has_goes_from_the_disk_once_the_log_start_is_safe():
@@ -182,15 +182,15 @@ def test_s4_what_the_store_has_goes_from_the_disk_once_the_log_start_is_safe():
     log.update_high_watermark(10)
     assert log.retention(T0) > 0
     start = log.log_start_offset
-    assert not log.owes_log_start
+    assert not log.bounds.owes_log_start
     assert due == []
     log.configure(replace(log.config, remote_storage_enable=True))
-    assert log.owes_log_start
+    assert log.bounds.owes_log_start
     assert due == [log]
-    log.copied_to = log.segments.active.base_offset
+    log.bounds.copied_to = log.segments.active.base_offset
     assert log.retention(T0) == 0
-    log.log_start_saved(start)
-    assert not log.owes_log_start
+    log.trimming.saved(start)
+    assert not log.bounds.owes_log_start
     assert log.retention(T0) > 0
     assert log.log_start_offset == start < log.local_log_start_offset
 
@@ -205,7 +205,7 @@ def test_s4_a_log_whose_start_only_its_first_segment_told_owes_it_when_it_become
     log = tiered(files, **options)
     assert log.log_start_offset > 0
     log.configure(replace(log.config, remote_storage_enable=True))
-    assert log.owes_log_start
+    assert log.bounds.owes_log_start
 
 
 def test_s4_a_log_that_leaves_the_store_owes_its_start():
@@ -213,7 +213,7 @@ def test_s4_a_log_that_leaves_the_store_owes_its_start():
     due: list[Log] = []
     log = half_local(hooks=LogHooks(start_owed=due.append))
     log.configure(replace(log.config, remote_storage_enable=False))
-    assert log.owes_log_start
+    assert log.bounds.owes_log_start
     assert due == [log]
 
 
@@ -224,18 +224,18 @@ def test_s4_a_log_that_was_tiered_deletes_nothing_that_the_checkpoint_promises(r
     files = MemoryFiles()
     log = half_local(files)
     log.advance_log_start(1)
-    log.log_start_saved(1)
+    log.trimming.saved(1)
     if restarted:
         log.close(clean=False)
         log = tiered(files, log_start_offset=1, recovery_point=10)
         log.update_high_watermark(10)
-        log.tiering_known = False
+        log.bounds.tiering_known = False
     log.configure(replace(log.config, remote_storage_enable=False, retention_bytes=0))
     local = log.local_log_start_offset
     assert log.retention(T0) == 0
-    assert log.owes_log_start
+    assert log.bounds.owes_log_start
     assert (log.log_start_offset, log.segments.first_base_offset) == (10, local)
-    log.log_start_saved(10)
+    log.trimming.saved(10)
     assert log.retention(T0) > 0
     assert log.segments.first_base_offset > local
 
@@ -243,16 +243,16 @@ def test_s4_a_log_that_was_tiered_deletes_nothing_that_the_checkpoint_promises(r
 def test_a_log_that_begins_anew_below_its_start_does_not_count_on_the_checkpoint():
     log = half_local()
     log.advance_log_start(8)
-    log.log_start_saved(8)
+    log.trimming.saved(8)
     log.truncate_to(6)
-    assert log.log_start_offset == log.saved_log_start == 6
-    log.log_start_saved(6)
+    assert log.log_start_offset == log.bounds.saved_log_start == 6
+    log.trimming.saved(6)
     append(log, batch(), epoch=6)
     fill(log, 3, epoch=6)
     log.update_high_watermark(log.log_end_offset)
     log.advance_log_start(8)
-    assert log.saved_log_start == 6
-    assert log.owes_log_start
+    assert log.bounds.saved_log_start == 6
+    assert log.bounds.owes_log_start
 
 
 # The bounds ----------------------------------------------------------------------------------
@@ -269,9 +269,9 @@ def test_until_it_is_known_whether_a_log_is_tiered_nothing_of_the_store_is_forgo
     assert (log.log_start_offset, local) == (0, before.local_log_start_offset)
     log.configure(replace(log.config, remote_storage_enable=stays_tiered))
     assert log.log_start_offset == (0 if stays_tiered else local)
-    log.log_start_saved(log.log_start_offset)
-    assert log.epoch_at(0) == (2 if stays_tiered else -1)
-    assert log.epoch_at(local) == 5
+    log.trimming.saved(log.log_start_offset)
+    assert log.epochs.epoch_at(0) == (2 if stays_tiered else -1)
+    assert log.epochs.epoch_at(local) == 5
 
 
 def test_s5_recovery_takes_the_snapshots_of_the_segments_anew():
@@ -290,10 +290,10 @@ def test_s5_recovery_takes_the_snapshots_of_the_segments_anew():
         found = {base: files.read(again.snapshots.path(base)) for base in bases[1:]}
         assert found == kept
     again.update_high_watermark(again.log_end_offset)
-    again.copied_to = bases[3]
+    again.bounds.copied_to = bases[3]
     assert again.retention(T0) == 3
     last = tiered(files, recovery_point=0)
-    assert not last.lacks_producers
+    assert not last.producer_history.lacks_beginning
     assert last.local_log_start_offset == bases[3]
     append(last, batch(producer=Producer(7, 0, 6)))
 
@@ -304,7 +304,7 @@ def test_an_empty_log_keeps_the_epoch_that_is_to_begin_at_its_end():
     fill(log, 3, size=50)
     log.update_high_watermark(3)
     assert log.retention(T0) > 0
-    log.note_leader_epoch(4)
+    log.history.lead(4)
     log.close()
     again = make_log(files, remote_storage_enable=True, clean=True)
     assert (again.log_start_offset, again.local_log_start_offset) == (0, 3)
@@ -326,9 +326,9 @@ def test_a_cut_below_the_local_start_leaves_what_the_store_holds():
     log = half_local()
     log.truncate_to(2)
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 2, 2)
-    assert log.high_watermark == log.copied_to == 2
+    assert log.high_watermark == log.bounds.copied_to == 2
     assert log.epochs.entries == [EpochEntry(2, 0)]
-    assert log.lacks_producers and not log.lacks_remote_epochs
+    assert log.producer_history.lacks_beginning and not log.history.lacks_remote_part
     with pytest.raises(BelowLocalStart):
         log.read(1, 100, max_offset=2)
 
@@ -341,14 +341,14 @@ def test_a_cut_below_the_local_start_is_the_same_after_a_restart():
     again = tiered(files, clean=True)
     assert (again.log_start_offset, again.local_log_start_offset) == (0, 2)
     assert again.epochs.entries == [EpochEntry(2, 0)]
-    assert again.lacks_producers
+    assert again.producer_history.lacks_beginning
 
 
 def test_a_copied_offset_is_forgotten_where_the_log_is_cut():
     log = half_local()
-    log.copied_to = 10
+    log.bounds.copied_to = 10
     log.truncate_to(8)
-    assert log.copied_to == log.log_end_offset == 8
+    assert log.bounds.copied_to == log.log_end_offset == 8
 
 
 # A lost file of epochs -----------------------------------------------------------------------
@@ -358,19 +358,19 @@ def test_a_copied_offset_is_forgotten_where_the_log_is_cut():
 def test_epochs_below_the_local_start_are_missed_until_they_are_put_back(clean):
     files = MemoryFiles()
     log = half_local(files)
-    assert not log.lacks_remote_epochs and not log.lacks_producers
+    assert not log.history.lacks_remote_part and not log.producer_history.lacks_beginning
     local, before = log.local_log_start_offset, log.epochs.entries
-    log.write_epochs()
+    log.history.write()
     log.close(clean=clean)
     files.unlink(f"{DIRECTORY}/leader-epoch-checkpoint")
     again = tiered(files, clean=clean)
     assert again.epochs.entries == [EpochEntry(5, local)]
-    assert again.lacks_remote_epochs
-    assert again.restore_epochs(before)
+    assert again.history.lacks_remote_part
+    assert again.history.restore(before)
     assert again.epochs.entries == before
-    assert not again.lacks_remote_epochs
+    assert not again.history.lacks_remote_part
     assert again.epochs.dirty, "what was put back is to be written"
-    assert not again.restore_epochs(before)
+    assert not again.history.restore(before)
 
 
 def test_t2_producers_of_what_only_the_store_has_are_put_back():
@@ -381,20 +381,20 @@ def test_t2_producers_of_what_only_the_store_has_are_put_back():
     for producer in (quiet, busy, busy._replace(sequence=1), busy._replace(sequence=2)):
         append(log, batch(size=100, producer=producer))
     log.update_high_watermark(4)
-    log.copied_to = 3
+    log.bounds.copied_to = 3
     assert log.retention(T0) == 3
     at_start = files.read(log.snapshots.path(3))
     log.close(clean=False)
     for path in log.snapshots.offsets:
         files.unlink(log.snapshots.path(path))
     again = tiered(files)
-    assert again.lacks_producers and again.producers.get(7) is None
-    assert again.restore_producers(at_start)
-    assert not again.lacks_producers
+    assert again.producer_history.lacks_beginning and again.producers.get(7) is None
+    assert again.producer_history.restore(at_start)
+    assert not again.producer_history.lacks_beginning
     assert again.snapshots.offsets == [3]
     for repeated in (quiet, busy._replace(sequence=1), busy._replace(sequence=2)):
         assert append(again, batch(size=100, producer=repeated)).duplicate
-    assert not again.restore_producers(at_start)
+    assert not again.producer_history.restore(at_start)
     again.close(clean=False)
     assert append(tiered(files), batch(size=100, producer=quiet)).duplicate, "it is in a file again"
 
@@ -434,12 +434,12 @@ async def test_s5_a_log_begins_in_the_middle_with_what_lies_before():
 
     assert await log.begin_at(beginning(), save)
     assert saved == [LOG_START]
-    assert not log.bootstrapping and not files.exists(f"{DIRECTORY}/{MARKER}")
+    assert not log.bounds.bootstrapping and not files.exists(f"{DIRECTORY}/{MARKER}")
     assert log.log_start_offset == LOG_START
     assert log.local_log_start_offset == log.log_end_offset == log.high_watermark == LOCAL_START
     assert log.epochs.entries == list(EPOCHS)
     assert log.producers.encode_snapshot() == snapshot()
-    assert not log.lacks_producers and not log.lacks_remote_epochs
+    assert not log.producer_history.lacks_beginning and not log.history.lacks_remote_part
     log.close(clean=False)
 
     again = tiered(files, log_start_offset=LOG_START)
@@ -468,7 +468,7 @@ async def test_a_beginning_that_contradicts_itself_touches_nothing(changed, said
     fill(log, 3)
     with pytest.raises((ValueError, CorruptSnapshot), match=said):
         await log.begin_at(beginning(**changed), nothing_to_save)
-    assert not log.bootstrapping
+    assert not log.bounds.bootstrapping
     assert [offset for offset, _ in contents(log)] == [0, 1, 2]
 
 
@@ -494,7 +494,7 @@ async def test_s5_a_crash_anywhere_in_it_leaves_all_or_nothing(torn):
         files = LossyFiles(backing)
         log = tiered(files)
         fill(log, 5, epoch=0, size=50)
-        log.flush_blocking()
+        log.durability.flush_blocking()
         files.on_op = CutAt(cut)
         saved: list[int] = []
 
@@ -550,7 +550,7 @@ async def test_a_disk_that_refuses_leaves_a_failed_log_with_its_marker():
 
     with pytest.raises(LogFailed):
         await log.begin_at(beginning(), save)
-    assert log.bootstrapping and log.failure is not None
+    assert log.bounds.bootstrapping and log.failure is not None
     assert files.exists(f"{DIRECTORY}/{MARKER}")
 
 
@@ -572,13 +572,13 @@ def test_epochs_are_kept_from_where_a_crash_would_begin_again() -> None:
     log = half_local(files)
     assert log.advance_log_start(5)
     assert log.epochs.entries[0] == EpochEntry(2, 0)
-    log.write_epochs()
+    log.history.write()
     after_crash = tiered(files)
     assert after_crash.log_start_offset == 0 < after_crash.local_log_start_offset
-    assert not after_crash.lacks_remote_epochs
-    log.log_start_saved(4)
+    assert not after_crash.history.lacks_remote_part
+    log.trimming.saved(4)
     assert log.epochs.entries[0] == EpochEntry(5, 4)
-    log.log_start_saved(9)
+    log.trimming.saved(9)
     assert log.epochs.entries[0] == EpochEntry(5, 5), "no more than what is gone"
 
 
@@ -588,5 +588,5 @@ def test_a_log_that_is_tiered_again_knows_the_epochs_from_where_a_crash_would_be
     log = half_local(files)
     log.configure(replace(log.config, remote_storage_enable=False))
     assert log.log_start_offset == log.local_log_start_offset
-    log.write_epochs()
-    assert not tiered(files).lacks_remote_epochs
+    log.history.write()
+    assert not tiered(files).history.lacks_remote_part

@@ -30,7 +30,7 @@ from testkit.memory.logs import T0, append, batch, make_log, record_from
 
 def steps(log: Log, timestamp_ms: int | None) -> tuple[int, int, TimestampOffset | None]:
     """Return (steps after which the search yielded, batches read, result)."""
-    search = log.search_time(timestamp_ms)
+    search = log.reader.search_time(timestamp_ms)
     pauses = looked = 0
     try:
         wanted = next(search)
@@ -91,7 +91,7 @@ def test_headers_that_lie_are_believed_after_a_while() -> None:
 def test_a_batch_is_walked_up_to_the_record() -> None:
     log = make_log()
     append(log, batch(400, step_ms=1))
-    wanted = next(log.search_time(T0 + 7))
+    wanted = next(log.reader.search_time(T0 + 7))
     assert isinstance(wanted, Wanted)
     data = wanted.segment.log.pread(wanted.header.size_bytes, wanted.position)
     assert look_into(data, wanted) == (TimestampOffset(T0 + 7, 7, 0), 8)

@@ -13,7 +13,7 @@ from broker.replication.durability.epoch_saver import EpochSaver
 from broker.replication.partition.effects import NOTHING, Effects
 from storage.files import MemoryFiles
 from storage.log.epoch_file import TOGETHER, EpochWrite
-from storage.log.log import Log
+from storage.log.epoch_history import EpochHistory
 from testkit.memory.replicas import Broker, Cluster
 
 PATH = "/data/t-0/leader-epoch-checkpoint"
@@ -129,16 +129,16 @@ async def test_who_leads_while_its_log_begins_does_not_ask_for_a_file_that_is_wr
     workers = save_in_workers(cluster[1])
     workers.go.set()
     cluster.create(1)
-    looks: list[Log] = []
+    looks: list[EpochHistory] = []
 
-    def looked(log: Log) -> EpochWrite | None:
-        looks.append(log)
+    def looked(history: EpochHistory) -> EpochWrite | None:
+        looks.append(history)
         assert len(looks) < 10, "for ever"
-        return to_write(log)
+        return to_write(history)
 
-    to_write = Log.epochs_to_write
+    to_write = EpochHistory.to_write
     cluster[1].log.epoch_file.hold(0)
-    with mock.patch.object(Log, "epochs_to_write", looked):
+    with mock.patch.object(EpochHistory, "to_write", looked):
         cluster[1].append(b"a")
         await turns()
         cluster[1].append(b"b")
@@ -201,13 +201,13 @@ async def test_many_share_few_workers(count: int, monkeypatch: pytest.MonkeyPatc
 
     class Waiting:
         def __init__(self) -> None:
-            self.log = self
+            self.log = self.history = self
             self.closed = self.saved = False
 
-        def epochs_to_write(self) -> object:
+        def to_write(self) -> object:
             return object()
 
-        def epochs_written(self, write: object) -> None:
+        def written(self, write: object) -> None:
             return
 
     def saved(one: Any) -> Effects:
@@ -239,6 +239,6 @@ async def test_epochs_that_are_saved_by_their_turn_cost_no_worker() -> None:
     cluster.create(1)
     await turns()
     cluster[1].append(b"a")
-    cluster[1].log.write_epochs()
+    cluster[1].log.history.write()
     await turns()
     assert (workers.calls, cluster[1].high_watermark) == ([], 1)

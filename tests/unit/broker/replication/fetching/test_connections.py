@@ -200,9 +200,9 @@ class Beginning:
         self.fails = False
 
     async def reset(self, link: LeaderLink, wanted: Reset) -> None:
-        wanted.partition.log.bootstrapping = True
+        wanted.partition.log.bounds.bootstrapping = True
         await self.go.wait()
-        wanted.partition.log.bootstrapping = False
+        wanted.partition.log.bounds.bootstrapping = False
         if self.fails:
             raise ConnectionResetError("the leader is gone")
 

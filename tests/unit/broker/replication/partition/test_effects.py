@@ -210,7 +210,7 @@ async def test_what_a_change_of_the_role_wants() -> None:
 async def test_an_append_wants_nothing_but_its_epoch_and_its_flush(partition: Partition) -> None:
     lead(partition, 5)
     assert appended(partition, append(partition), 70) == EPOCHS_UNSAVED
-    partition.log.write_epochs()
+    partition.log.history.write()
     assert epochs_saved(partition) is NOTHING
     assert partition.log.high_watermark == 1
     assert appended(partition, append(partition), 70) is NOTHING, "no object is made for it"
@@ -226,7 +226,7 @@ async def test_whoever_reads_or_waits_is_told_when_the_partition_is_whole(
     heard = Heard()
     assert appended(partition, append(partition), 70) == EPOCHS_UNSAVED
     assert partition.wait_for_commit(1, heard, "first")
-    partition.log.write_epochs()
+    partition.log.history.write()
     effects = epochs_saved(partition)
     assert (effects, partition.log.high_watermark) == ((Committed(1, 70),), 1)
     assert heard.told == [], "the partition calls nobody"

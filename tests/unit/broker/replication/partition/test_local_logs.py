@@ -128,7 +128,7 @@ def sweep(c: Cluster) -> None:
 def trim(broker: Broker, keep: int = 1) -> None:
     """Let local retention remove all segments but the newest ones."""
     log = broker.log
-    log._delete_oldest(len(log.segments) - keep)
+    log.trimming.delete_oldest(len(log.segments) - keep)
 
 
 async def in_sync(values: int, followers: int = 2, **props: str) -> Cluster:
@@ -832,6 +832,7 @@ class Told:
 
     def __init__(self, start_ms: int | None, size_bytes: int) -> None:
         self.start_ms, self.size_bytes = start_ms, size_bytes
+        self.reader = self
 
     def local_start_ms(self) -> int:
         """Return the start; None stands for a disk that cannot read it."""

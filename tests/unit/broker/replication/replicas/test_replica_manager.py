@@ -284,7 +284,7 @@ async def test_a_failed_write_takes_the_partition_offline_and_stops_the_node() -
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER])
     waiting = h.produce(batch(b"a"))
-    h.partition().log.fail(OSError("disk"))
+    h.partition().log.guard.fail(OSError("disk"))
     result = h.produce(batch(b"b"))
     assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert h.partition().role is ReplicaRole.OFFLINE

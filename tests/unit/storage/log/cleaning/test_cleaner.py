@@ -70,7 +70,7 @@ async def test_nothing_above_the_high_watermark_is_cleaned():
     one.roll()
     one.append(*pairs("a=2"))
     one.roll()
-    one.log.high_watermark = 1
+    one.log.bounds.high_watermark = 1
     assert await one.clean()
     assert one.cleaner.checkpoints[KEY] == 1
     assert [value for _, _, value in one.records()] == ["1", "2"]
@@ -252,9 +252,9 @@ async def test_epochs_and_times_are_still_found():
     for at in range(30):
         one.append(*pairs(f"k{at % 4}=" + f"{at}".ljust(40)), epoch=at // 10)
         one.clock.advance(100)
-    end_of_first = one.log.end_offset_for_epoch(0)
+    end_of_first = one.log.history.end_offset_for(0)
     await one.roll_and_clean()
-    assert one.log.end_offset_for_epoch(0) == end_of_first == (0, 10)
+    assert one.log.history.end_offset_for(0) == end_of_first == (0, 10)
     found = record_from(one.log, T0)
     assert found is not None and found.offset == one.records()[0][0]
     highest = newest_record(one.log)

@@ -1,0 +1,97 @@
+"""The state of a log's producers with its snapshots on the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.clock import Clock
+from storage.log import recovery
+from storage.log.bounds import LogBounds
+from storage.log.guard import LogGuard
+from storage.log.producer_snapshots import ProducerSnapshots
+from storage.log.producers import ProducerStates
+from storage.log.segment import Segment
+
+
+class ProducerHistory:
+    """The producers of one log: `states` at the log end, `snapshots` at segment starts."""
+
+    __slots__ = ("_bounds", "_clock", "_guard", "_report", "snapshots", "states")
+
+    def __init__(
+        self,
+        states: ProducerStates,
+        snapshots: ProducerSnapshots,
+        bounds: LogBounds,
+        guard: LogGuard,
+        clock: Clock,
+        report: recovery.RecoveryReport,
+    ) -> None:
+        self.states = states
+        self.snapshots = snapshots
+        self._bounds = bounds
+        self._guard = guard
+        self._clock = clock
+        self._report = report
+
+    @property
+    def lacks_beginning(self) -> bool:
+        """True if the producer state at the local log start is not known: no snapshot is that old.
+
+        A follower then starts over with `Log.begin_at`.
+        """
+        if not self._bounds.is_partly_remote:
+            return False
+        offsets = self.snapshots.offsets
+        return not offsets or offsets[0] > self._bounds.local_log_start_offset
+
+    def restore(self, snapshot: bytes) -> bool:
+        """Restore the producer state at the local log start if no snapshot of it is left.
+
+        Returns whether that was needed. Raises CorruptSnapshot, LogFailed.
+        """
+        if self.snapshots.offsets or not self.lacks_beginning:
+            return False
+        older = ProducerStates(self.states.expiration_ms)
+        older.load_snapshot(snapshot, self._clock.now_ms())
+        local = self._bounds.local_log_start_offset
+        self._guard.run(lambda: self.snapshots.take(local, older))
+        self.states.put_before(older)
+        return True
+
+    def take_snapshot(self, offset: int) -> None:
+        """Write a snapshot, unless the state lacks its beginning: the next start would mistake such
+        a snapshot for a complete one. Raises OSError."""
+        if not self.lacks_beginning:
+            self.snapshots.take(offset, self.states)
+
+    def begin_with(self, snapshot: bytes | None, offset: int) -> None:
+        """Replace the state of an empty log that begins at `offset`. Raises OSError."""
+        if snapshot is not None:
+            self.states.load_snapshot(snapshot, self._clock.now_ms())
+            # the copied segment of this snapshot may end later
+            self.states.leave_out_from(offset)
+        self.snapshots.take(offset, self.states)
+
+    def reload(self, segments: Sequence[Segment]) -> None:
+        """Compute the state at the log end from a snapshot and the segments, after a truncation.
+
+        Problems with snapshots are added to the report of the recovery.
+        """
+        problems: list[str] = []
+        recovery.load_producers(
+            self.snapshots,
+            self.states,
+            list(segments),
+            self._bounds.log_end_offset,
+            self._clock.now_ms(),
+            problems,
+            log_start_offset=self._bounds.log_start_offset,
+        )
+        self._report.problems += problems
+        self.states.on_high_watermark(self._bounds.high_watermark)
+
+    def clear(self) -> None:
+        """Remove the state and all snapshots. Raises OSError."""
+        self.snapshots.remove_above(-1)
+        self.states.clear()
