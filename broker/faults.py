@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.replication.replicas.replica_manager import ALL_REPLICAS
+from broker.replication.replicas.appender import ALL_REPLICAS
 from protocol.api_keys import ApiKey
 from protocol.transport.dispatch import Handler, HandlerTable, Reply, RequestContext
 from runtime.config import NodeConfig, keys_kraftbox

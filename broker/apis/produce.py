@@ -25,7 +25,7 @@ from broker.apis.leader_hints import LeaderHints
 from broker.apis.produce_reply import Acknowledgements
 from broker.context import BrokerContext
 from broker.replication.partition.partition import Partition
-from broker.replication.replicas.replica_manager import ALL_REPLICAS
+from broker.replication.replicas.appender import ALL_REPLICAS
 from broker.replication.waiting.waits import ProduceWait
 from protocol.api_keys import ApiKey
 from protocol.batch.validate import RecordsRefused

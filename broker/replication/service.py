@@ -13,6 +13,7 @@ from broker.replication.fetching.connections import FetcherContext, Fetchers
 from broker.replication.fetching.offset_resets import ListOffsetsReset, TierStart, may_skip_tiered
 from broker.replication.partition.partition import Partition
 from broker.replication.replicas.replica_manager import ReplicaManager
+from broker.replication.replicas.upkeep import expire_isr_steps, report_steps
 from broker.replication.requests.alter_partition_sender import IsrChanges
 from broker.replication.requests.directory_reports import DirectoryReports
 from broker.replication.settings import ReplicationSettings
@@ -49,6 +50,7 @@ class Replication:
         self._metadata = metadata
         self._throttles = throttles
         self._replicas = replicas
+        self._clock = clock
         self._supervisor = supervisor
         self._lag_max_ms = settings.lag_max_ms
         self.skips_tiered = settings.skips_tiered
@@ -157,7 +159,7 @@ class Replication:
         """Check for due reports twice per interval, so that none is over half an interval late."""
         while True:
             await asyncio.sleep(self._report_interval_ms / 2000.0)
-            for _ in self._replicas.report_steps():
+            for _ in report_steps(self._replicas):
                 await asyncio.sleep(0)
 
     async def _expire_isrs(self) -> None:
@@ -165,5 +167,5 @@ class Replication:
         time longer."""
         while True:
             await asyncio.sleep(self._lag_max_ms / 2000.0)
-            for _ in self._replicas.expire_isr_steps(self._lag_max_ms):
+            for _ in expire_isr_steps(self._replicas, self._clock, self._lag_max_ms):
                 await asyncio.sleep(0)

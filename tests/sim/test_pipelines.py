@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from broker.replication.replicas.replica_manager import ReplicaManager
+from broker.replication.replicas.appender import Appender
 from broker.replication.sessions.fetch_session import FetchSession, FetchSessionCache
 from protocol.batch.header import BatchHeader
 from protocol.batch.records import Producer
@@ -81,15 +81,15 @@ def test_produce_with_acks_0_gets_no_response() -> None:
 
 def with_first_refused(code: ErrorCode) -> Outcome:
     """Return one idempotent producer, whose very first batch is refused once."""
-    append, refused = ReplicaManager.append, list[BatchHeader]()
+    append, refused = Appender.append, list[BatchHeader]()
 
-    def refuse(self: ReplicaManager, one: Any, data: Any, header: BatchHeader, now_ms: int) -> Any:
+    def refuse(self: Appender, one: Any, data: Any, header: BatchHeader, now_ms: int) -> Any:
         if header.producer_id >= 0 and len(refused) < 2:  # the short way, and the general one
             refused.append(header)
             raise ApiError(code)
         return append(self, one, data, header, now_ms)
 
-    with mock.patch.object(ReplicaManager, "append", refuse):
+    with mock.patch.object(Appender, "append", refuse):
         outcome = run(with_clients(pipeline("idempotent pipeline", -1)))
     assert {header.base_sequence for header in refused} == {0}
     return outcome

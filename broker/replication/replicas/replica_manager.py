@@ -16,13 +16,12 @@ the node: there is one log directory, so nothing is left to serve from.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_settings import TopicSettings, TopicSettingsTable
 from broker.replication.partition.counters import PartitionCounters
-from broker.replication.partition.high_watermark import appended, maybe_advance_high_watermark
-from broker.replication.partition.isr_changes import expire_isr
+from broker.replication.partition.high_watermark import maybe_advance_high_watermark
 from broker.replication.partition.leadership import (
     become_deleted,
     become_follower,
@@ -34,9 +33,11 @@ from broker.replication.partition.local_logs import LocalLogs
 from broker.replication.partition.partition import NO_EPOCH, Partition
 from broker.replication.partition.remote_replica import NEVER_MS
 from broker.replication.partition.role import ReplicaRole
+from broker.replication.replicas.appender import Appender, Survive
 from broker.replication.replicas.backlog import Backlog
 from broker.replication.replicas.collaborators import Collaborators, LeadershipListener
 from broker.replication.replicas.effect_table import EffectTable
+from broker.replication.replicas.partition_table import PartitionTable
 from broker.replication.throttle import throttles
 from metalog.image.delta import Change, MetadataDelta
 from metalog.image.local_log import NO_LOCAL_LOGS, LocalLogThresholds
@@ -46,38 +47,21 @@ from metalog.image.values import (
     PartitionImage,
     TopicImage,
 )
-from protocol.batch.header import NO_TIMESTAMP, BatchHeader, Buffer
-from protocol.batch.validate import ValidBatch, check_batch, finish, keeps_bytes
-from protocol.errors import ApiError, ErrorCode
 from protocol.topic_name import topic_name_problem
 from runtime.clock import Clock
 from runtime.config import keys_kraftbox
 from runtime.errors import InvariantViolated
 from runtime.log import get_logger
-from storage.log.errors import LogFailed
-from storage.log.producers import Origin
 
 if TYPE_CHECKING:
-    from storage.log.append import AppendInfo
     from storage.log.log import Log
     from storage.log.manager import LogManager
-
-ALL_REPLICAS: Final = -1
-"""The value of acks that waits for the whole ISR."""
 
 _log = get_logger("broker.replicas")
 
 AT_ONCE_MAX: Final = 200
 """Maximum number of role changes while an image is published: a few milliseconds. The others go
 into the backlog."""
-
-
-class Survive(Protocol):
-    """Type of `Supervisor.survive`."""
-
-    def __call__(
-        self, work: str, error: BaseException, data: Buffer = b"", /, **about: Any
-    ) -> None: ...
 
 
 class ReplicaManager:
@@ -100,9 +84,6 @@ class ReplicaManager:
         self._settings = settings
         self._clock = clock
         self._on_storage_failure = on_storage_failure
-        self._on_unforeseen = on_unforeseen
-        self._by_name: dict[str, dict[int, Partition]] = {}
-        self._by_id: dict[bytes, dict[int, Partition]] = {}
         self.deleted_counters = PartitionCounters()
         """Counts of replicas that were removed."""
         self._backlog = Backlog()
@@ -111,8 +92,23 @@ class ReplicaManager:
         self._at_once = AT_ONCE_MAX
         self._effects = EffectTable(self._local_logs_moved)
         self.carry_out = self._effects.carry_out
+        self._table = table = PartitionTable(metadata)
+        self._appender = appender = Appender(
+            carry_out=self.carry_out,
+            storage_failed=self.storage_failed,
+            on_unforeseen=on_unforeseen,
+        )
+        # The parts' entry points, so that a request costs no extra call.
+        self.get, self.known = table.get, table.known
+        self.find, self.find_by_id = table.find, table.find_by_id
+        self.check, self.append = appender.check, appender.append
+        self.append_valid, self.append_own = appender.append_valid, appender.append_own
+        self.batch_failed = appender.batch_failed
         logs.trimmed = self.local_log_trimmed
         logs.log_start_moved = self.log_start_moved
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._table)
 
     @property
     def collaborators(self) -> Collaborators:
@@ -123,173 +119,6 @@ class ReplicaManager:
         """Set all collaborators. Call it once, before the first image: most of them need this
         manager, so its constructor cannot take them."""
         self._effects.to = collaborators
-
-    # --- lookup -------------------------------------------------------------------------------
-
-    def __iter__(self) -> Iterator[Partition]:
-        for partitions in self._by_id.values():
-            yield from partitions.values()
-
-    def get(self, topic: str, index: int) -> Partition | None:
-        """Return the replica on this broker, or None."""
-        partitions = self._by_name.get(topic)
-        return None if partitions is None else partitions.get(index)
-
-    def known(self, topic: str | bytes, index: int) -> Partition | None:
-        """Return the replica on this broker by the topic's name or id, or None."""
-        if isinstance(topic, bytes):
-            partitions = self._by_id.get(topic)
-        else:
-            partitions = self._by_name.get(topic)
-        return None if partitions is None else partitions.get(index)
-
-    def find(self, topic: str, index: int) -> Partition:
-        """Return the replica on this broker.
-
-        Raises:
-            ApiError: NOT_LEADER_OR_FOLLOWER for a partition that exists elsewhere (or here soon),
-                UNKNOWN_TOPIC_OR_PARTITION for one that does not exist.
-        """
-        partitions = self._by_name.get(topic)
-        if partitions is not None:
-            partition = partitions.get(index)
-            if partition is not None:
-                return partition
-        if self.metadata.partition(topic, index) is not None:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-
-    def find_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """Return the replica on this broker; as `find`, with UNKNOWN_TOPIC_ID for an unknown id."""
-        partitions = self._by_id.get(topic_id)
-        if partitions is not None:
-            partition = partitions.get(index)
-            if partition is not None:
-                return partition
-        topic = self.metadata.topic_by_id(topic_id)
-        if topic is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, None)
-        if index in topic.partitions:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-
-    # --- appending ----------------------------------------------------------------------------
-
-    def check(
-        self,
-        partition: Partition,
-        records: Buffer | None,
-        *,
-        api_version: int,
-        required_acks: int,
-        transactional: bool,
-    ) -> BatchHeader:
-        """Validate one client batch by its header; `append` or a late append follows.
-
-        Raises:
-            ApiError: of `check_batch`; NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
-                KAFKA_STORAGE_ERROR.
-        """
-        self._require_writable(partition, required_acks)
-        return check_batch(records, api_version, partition.rules, transactional=transactional)
-
-    def append(
-        self,
-        partition: Partition,
-        records: Buffer,
-        header: BatchHeader,
-        now_ms: int,
-    ) -> AppendInfo:
-        """Append a batch that `check` has passed in the same event-loop iteration; `records` is not
-        used after the return.
-
-        Raises:
-            ApiError: of `finish`; otherwise as `append_valid`.
-        """
-        rules = partition.rules
-        if keeps_bytes(header, rules, now_ms):
-            return self._append(partition, records, header, now_ms, NO_TIMESTAMP)
-        try:
-            valid = finish(records, header, rules, now_ms)
-        except ApiError:
-            raise
-        except Exception as error:
-            raise self.batch_failed(partition, records, error) from error
-        return self._append(partition, valid.data, valid.header, now_ms, valid.log_append_time_ms)
-
-    def append_valid(
-        self, partition: Partition, valid: ValidBatch, required_acks: int, now_ms: int
-    ) -> AppendInfo:
-        """Append the result of `finish`, perhaps some time after `check`.
-
-        Raises:
-            ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR; of the
-                producer's sequence (OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER,
-                INVALID_PRODUCER_EPOCH ...).
-        """
-        self._require_writable(partition, required_acks)
-        return self._append(partition, valid.data, valid.header, now_ms, valid.log_append_time_ms)
-
-    def _append(
-        self,
-        partition: Partition,
-        data: Buffer,
-        header: BatchHeader,
-        now_ms: int,
-        log_append_time_ms: int,
-    ) -> AppendInfo:
-        try:
-            info = partition.log.append_as_leader(
-                data,
-                partition.leader_epoch,
-                now_ms,
-                header=header,
-                log_append_time_ms=log_append_time_ms,
-            )
-        except LogFailed as error:
-            self.storage_failed(partition, error.cause)
-            raise
-        if not info.duplicate:
-            size = len(data)
-            counters = partition.counters
-            counters.bytes_in += size
-            counters.messages_in += header.record_count
-            effects = appended(partition, info, size)
-            if effects:
-                self.carry_out(partition, effects)
-        return info
-
-    def batch_failed(self, partition: Partition, records: Buffer, error: Exception) -> ApiError:
-        """Report an unexpected exception while a batch was validated or appended; return the error
-        for its producer."""
-        self._on_unforeseen(
-            "produced batch", error, records, topic=partition.topic, partition=partition.index
-        )
-        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-
-    def _require_writable(self, partition: Partition, required_acks: int) -> Log:
-        log = partition.require_leader()
-        if required_acks == ALL_REPLICAS and partition.under_min_isr:
-            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, None)
-        return log
-
-    def append_own(self, partition: Partition, batch: bytes, *, now_ms: int) -> AppendInfo:
-        """Append a batch that this broker wrote itself, as with acks=all.
-
-        Raises:
-            ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE,
-                RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
-        """
-        log = self._require_writable(partition, ALL_REPLICAS)
-        if len(batch) > partition.rules.max_message_bytes:
-            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, None)
-        try:
-            info = log.append_as_leader(batch, partition.leader_epoch, now_ms, Origin.COORDINATOR)
-        except LogFailed as error:
-            self.storage_failed(partition, error.cause)
-            raise
-        self.carry_out(partition, appended(partition, info, len(batch)))
-        return info
 
     def storage_failed(self, partition: Partition, error: BaseException) -> None:
         """Take the partition offline after a disk operation on its log failed, and report the
@@ -324,43 +153,13 @@ class ReplicaManager:
 
     def _local_logs_moved(self, partition: Partition) -> None:
         report = self._effects.to.report
-        if report is not None and self._is_report_due(partition):
+        if report is not None and self.is_report_due(partition):
             report(partition)
 
-    def _is_report_due(self, partition: Partition, *, sweep: bool = False) -> bool:
+    def is_report_due(self, partition: Partition, *, sweep: bool = False) -> bool:
+        """Return whether to report the local logs of a partition's replicas now."""
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
         return report_due(partition, now_ms, wall_ms, self.broker_epoch(), sweep=sweep)
-
-    def report_steps(self) -> Iterator[int]:
-        """Trigger the local-log reports that are due. Yields the number so far every 256
-        partitions, so that the caller can run other work."""
-        reported = 0
-        report = self._effects.to.report
-        for at, partition in enumerate(list(self)):
-            if (
-                report is not None
-                and partition.local_logs is not None
-                and self._is_report_due(partition, sweep=True)
-            ):
-                report(partition)
-                reported += 1
-            if at % 256 == 255:
-                yield reported
-        yield reported
-
-    def expire_isr_steps(self, lag_max_ms: float) -> Iterator[int]:
-        """Propose ISRs without laggards. Yields the number so far every 256 partitions, so that the
-        caller can run other work."""
-        proposed = 0
-        for at, partition in enumerate(list(self)):
-            if partition.is_leader:
-                before = partition.proposal
-                effects = expire_isr(partition, self._clock.monotonic_ms(), lag_max_ms)
-                self.carry_out(partition, effects)
-                proposed += partition.proposal is not before
-            if at % 256 == 255:
-                yield proposed
-        yield proposed
 
     # --- metadata -----------------------------------------------------------------------------
 
@@ -385,7 +184,7 @@ class ReplicaManager:
         """Register a listener for roles in `topic`; the partitions led already are reported at
         once."""
         self._effects.listeners.setdefault(topic, []).append(listener)
-        for partition in self._by_name.get(topic, {}).values():
+        for partition in self._table.by_name.get(topic, {}).values():
             if partition.is_leader:
                 listener.elected(partition.index, partition.leader_epoch)
 
@@ -397,7 +196,7 @@ class ReplicaManager:
         """
         for topic in topics:
             found = self.metadata.image.topics.by_name.get(topic)
-            for partition in self._by_name.get(topic, {}).values():
+            for partition in self._table.by_name.get(topic, {}).values():
                 if found is not None and found.id == partition.topic_id:
                     self._configure(partition, self._settings.of(topic))
                     self._effects.to.tier.configured(partition)
@@ -465,7 +264,7 @@ class ReplicaManager:
         self, topic_id: bytes, change: Change[TopicImage], delta: MetadataDelta
     ) -> None:
         topic = change.after
-        hosted = self._by_id.get(topic_id, {})
+        hosted = self._table.by_id.get(topic_id, {})
         if topic is None:
             for index in list(hosted):
                 self._backlog.add((topic_id, index), urgent=False)
@@ -496,7 +295,7 @@ class ReplicaManager:
         log = self.logs.get(topic.name, index)
         if log is None or log.topic_id not in (None, topic.id):
             return
-        if index not in self._by_id.get(topic.id, {}):
+        if index not in self._table.by_id.get(topic.id, {}):
             self._strays[topic.name, index] = None
 
     def advance(self, budget_ms: float) -> bool:
@@ -516,7 +315,7 @@ class ReplicaManager:
         image = self.metadata.image
         topic = image.topics.by_id.get(topic_id)
         wanted = None if topic is None else topic.partitions.get(index)
-        partition = self._by_id.get(topic_id, {}).get(index)
+        partition = self._table.by_id.get(topic_id, {}).get(index)
         if topic is None or wanted is None or self.node_id not in wanted.replicas:
             if partition is not None:
                 self._delete_replica(partition)
@@ -552,8 +351,7 @@ class ReplicaManager:
             log=log,
         )
         self._configure(partition, settings)
-        self._by_id.setdefault(topic.id, {})[index] = partition
-        self._by_name.setdefault(topic.name, {})[index] = partition
+        self._table.add(partition)
         return partition
 
     def _configure(self, partition: Partition, settings: TopicSettings) -> None:
@@ -641,8 +439,7 @@ class ReplicaManager:
         """Remove the replica from all tables, and delete or rename its files."""
         self._stop_replica(partition)
         self.deleted_counters.add(partition.counters)
-        _drop(self._by_id, partition.topic_id, partition)
-        _drop(self._by_name, partition.topic, partition)
+        self._table.remove(partition)
         if self._effects.to.tier.keeps_folder(partition):
             self._keep_folder(partition.topic, partition.index)
             return
@@ -650,14 +447,3 @@ class ReplicaManager:
             self.logs.delete(partition.topic, partition.index)
         except OSError as error:
             self._on_storage_failure(f"log of {partition.topic}-{partition.index}", error)
-
-
-K = TypeVar("K", str, bytes)
-
-
-def _drop(table: dict[K, dict[int, Partition]], key: K, partition: Partition) -> None:
-    held = table.get(key)
-    if held is not None and held.get(partition.index) is partition:
-        del held[partition.index]
-        if not held:
-            del table[key]

@@ -11,7 +11,7 @@ import pytest
 from broker.replication.appends import late as late_appends
 from broker.replication.partition.followers import follower_fetched
 from broker.replication.reading.walk_limits import RECORDS_MAX
-from broker.replication.replicas import replica_manager
+from broker.replication.replicas import appender
 from protocol.batch.header import BatchHeader, iter_batches
 from protocol.batch.records import Producer, Record, build_batch, varint
 from protocol.batch.validate import ValidBatch
@@ -274,7 +274,7 @@ async def test_what_nobody_foresaw_on_the_loop_is_answered_too(
     def fail(*_: object) -> ValidBatch:
         raise struct.error("int too large")
 
-    monkeypatch.setattr(replica_manager, "finish", fail)
+    monkeypatch.setattr(appender, "finish", fail)
     request = produce_request(batch(b"a", key=b"k"))
     (data,) = request.topic_data[0].partition_data
     if partitions == 2:

@@ -14,6 +14,7 @@ from broker.replication.partition.local_log_reports import follower_stated, loca
 from broker.replication.partition.local_logs import LocalLogs, MemberLocalLog
 from broker.replication.partition.partition import Partition
 from broker.replication.reading.replica_selector import RACK_AWARE
+from broker.replication.replicas.upkeep import report_steps
 from broker.replication.requests.alter_partition import (
     PARTITIONS,
     AlterPartitionManager,
@@ -122,7 +123,7 @@ def report_all(c: Cluster) -> None:
 
 
 def sweep(c: Cluster) -> None:
-    assert list(c[1].replicas.report_steps())
+    assert list(report_steps(c[1].replicas))
 
 
 def trim(broker: Broker, keep: int = 1) -> None:
@@ -373,7 +374,7 @@ async def test_what_the_metadata_say_is_not_told_again() -> None:
         c.fetch(follower, 2, times=3)
     assert c[2].partition().remote[3].local_bytes == size
     c.clock.advance(INTERVAL_MS)
-    list(c[2].replicas.report_steps())
+    list(report_steps(c[2].replicas))
     assert sent(c, 2) is None
     # It is reported for another incarnation of the broker, or together with other news.
     c.change(local_logs=[one.replace(broker_epoch=7) for one in entries])
