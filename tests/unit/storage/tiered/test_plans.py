@@ -516,7 +516,12 @@ def test_expiry_without_retention_takes_what_is_below_the_log_start_or_surely_lo
     assert all(reasons.get(one, 0) > 100 for one in (None, Reason.LOG_START, Reason.LOST))
 
 
-DELETED = (SmallCopy((1,), 0, 0), SmallCopy((1, 1, 1), 2, 2), SmallCopy((1, 3, 3), 1, 1))
+DELETED = (
+    SmallCopy((1,), 0, 0),
+    SmallCopy((1, 1, 1), 1, 1),
+    SmallCopy((1, 1, 1), 2, 2),
+    SmallCopy((1, 3, 3), 1, 1),
+)
 """Copies that were deleted: of the same log, or of one that lost and reached further."""
 
 
