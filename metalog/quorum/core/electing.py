@@ -83,7 +83,7 @@ class Electing:
     def vote_failed(self, event: RequestFailed) -> None:
         """Schedule another request to a voter that did not answer, if the election is still open.
 
-        A request may time out when the next election has begun: it says nothing about that one.
+        A request may time out when the next election has begun. It does not count in that one.
         """
         replica, state = self._replica, self._replica.state
         if not isinstance(state, ElectionState):
