@@ -49,12 +49,12 @@ def error_response(request: Request[Any], code: ErrorCode, version: int) -> Resp
 class _Items:
     """A response with one item for each element of a list of the request.
 
-    asked, answered: names of the two lists. item: class of an item. same: fields that an item has
+    source, target: names of the two lists. item: class of an item. same: fields that an item has
     in common with its element.
     """
 
-    asked: str
-    answered: str
+    source: str
+    target: str
     item: type[Any]
     same: tuple[str, ...]
 
@@ -66,9 +66,9 @@ class _Items:
                 error_message=code.text,
                 **{name: getattr(element, name) for name in self.same},
             )
-            for element in getattr(request, self.asked)
+            for element in getattr(request, self.source)
         ]
-        setattr(response, self.answered, items)
+        setattr(response, self.target, items)
         return response
 
 
