@@ -74,6 +74,7 @@ from metalog.quorum.core.messages import (
 from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.core.voters import NOBODY, Endpoints, ReplicaKey, VoterEndpoint, VoterSet
 from metalog.quorum.delivery import Delivery, QuorumListener
+from metalog.quorum.fetch_size import FetchSize
 from metalog.quorum.log import MetadataLog
 from metalog.quorum.peers import Peers
 from metalog.quorum.snapshot_transfer import NotStored, SnapshotFetcher, SnapshotWriter
@@ -137,6 +138,7 @@ class QuorumNode:
         self._tokens = 0
         self._answers: dict[int, Callable[[Any], None]] = {}
         self._fetched: Buffer = b""
+        self._fetch_size = FetchSize(config.fetch_max_bytes)
         self._fetching: asyncio.Task[Any] | None = None
         # A dictionary as an ordered set: called in the order of registration.
         self._fetch_watchers: dict[Callable[[], None], None] = {}
@@ -711,7 +713,7 @@ class QuorumNode:
             effect,
             self.cluster_id,
             config.node,
-            max_bytes=config.fetch_max_bytes,
+            max_bytes=self._fetch_size.wanted_bytes,
             max_wait_ms=wait_ms,
             high_watermark=-1 if self.high_watermark is None else self.high_watermark,
         )
@@ -723,7 +725,8 @@ class QuorumNode:
             )
         event, records = answered
         if self.core.awaits(effect.fetch_id):
-            self._fetched = b"".join(records) if isinstance(records, list) else records
+            data = b"".join(records) if isinstance(records, list) else records
+            self._fetched = self._fetch_size.cut(data)
             self.log.check_fetched(self._fetched)
         self._step(event)
 

@@ -23,10 +23,12 @@ from metalog.quorum.core.messages import (
     QuorumState,
     RequestFailed,
     RequestKind,
+    SendFetch,
     VoteAsked,
 )
 from metalog.quorum.core.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from metalog.quorum.delivery import CommittedBatch
+from metalog.quorum.fetch_size import BATCHES_MAX
 from metalog.quorum.log import DIRECTORY_NAME, MetadataLogConfig
 from metalog.quorum.node import NotLeader
 from metalog.quorum.snapshot_transfer import NotStored
@@ -34,6 +36,7 @@ from metalog.quorum.snapshots import SnapshotReader
 from metalog.quorum.state_file import read_quorum_state
 from protocol.control import LeaderChangeMessage
 from protocol.errors import ApiError, EncodeError, ErrorCode
+from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.metadata import FeatureLevelRecord, NoOpRecord, TopicRecord
 from runtime.clock import ManualClock
 from runtime.errors import StartupRefused
@@ -200,6 +203,39 @@ async def test_a_broker_flushes_what_a_snapshot_covers() -> None:
         with pytest.raises(LogFailed):
             await q.node.create_snapshot(EMPTY_IMAGE.at(Provenance(1, 1, 0)))
         assert [name for name, _ in q.failures] == ["flush of the metadata log"]
+
+
+async def test_a_response_of_many_batches_is_appended_in_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The headers of 15,000 batches would hold the event loop for 45 ms."""
+    observer = make_config("/data", node=ReplicaKey(4, b"B" * 16), addresses=Addresses())
+    record, count = fit_record(topic(1), 0), BATCHES_MAX + 200
+    batches = [
+        build_metadata_batch([(record, 0)], offset, epoch=1, timestamp_ms=0)
+        for offset in range(count)
+    ]
+    asked: list[FetchRequest] = []
+
+    async def answer(to: VoterEndpoint, request: FetchRequest, **_: Any) -> FetchResponse:
+        asked.append(request)
+        partition = FetchResponse.PartitionData(records=b"".join(batches))
+        topics = [FetchResponse.FetchableTopicResponse(partitions=[partition])]
+        return FetchResponse(responses=topics)
+
+    async with RunningQuorum(MemoryFiles(), config=observer, clock=ManualClock()) as q:
+        node = q.node
+        monkeypatch.setattr(node.peers, "request", answer)
+        monkeypatch.setattr(node.core, "awaits", lambda _: True)
+        monkeypatch.setattr(node, "_step", lambda _: None)
+        for _ in range(2):
+            await node._fetch(SendFetch(1, 1, 1, 0, 0), 1, VoterEndpoint("h", 1))
+        assert bytes(node._fetched) == b"".join(batches[:BATCHES_MAX])
+        sizes = [request.max_bytes for request in asked]
+        assert sizes == [observer.fetch_max_bytes, len(node._fetched)]
+        node._queue.append(AppendFetched(1))
+        node._drain()
+        assert node.log.end_offset == BATCHES_MAX
 
 
 async def test_a_failed_flush_stops_the_node_and_is_not_tried_again() -> None:
