@@ -20,10 +20,10 @@ from kraftbox.chaos.history import (
     SEQUENCE_BITS,
     End,
     History,
-    Outcome,
     PartitionNumber,
     Poll,
     Send,
+    SendOutcome,
 )
 
 EXAMPLES_MAX = 5
@@ -71,7 +71,7 @@ class _Evidence:
         for send in history.sends:
             self.logs[send.topic, send.partition].sends.append(send)
             self.sends[send.value] = send
-            if send.outcome == Outcome.OK and send.offset != NO_OFFSET:
+            if send.outcome == SendOutcome.OK and send.offset != NO_OFFSET:
                 self.logs[send.topic, send.partition].see(send.offset, send.value)
         for end in history.ends:
             self.logs[end.topic, end.partition].ends.append(end)
@@ -119,9 +119,9 @@ def summary(history: History) -> dict[str, int]:
     outcomes = [send.outcome for send in history.sends]
     return {
         "sends": len(outcomes),
-        "ok": outcomes.count(Outcome.OK),
-        "failed": outcomes.count(Outcome.FAILED),
-        "unknown": outcomes.count(Outcome.UNKNOWN),
+        "ok": outcomes.count(SendOutcome.OK),
+        "failed": outcomes.count(SendOutcome.FAILED),
+        "unknown": outcomes.count(SendOutcome.UNKNOWN),
         "polls": len(history.polls),
         "read": sum(len(poll.offsets) for poll in history.polls),
         "faults": len(history.faults),
@@ -180,8 +180,8 @@ def failed_reads(evidence: _Evidence) -> list[Finding]:
             send = evidence.sends.get(value)
             if send is None:
                 continue
-            aborted = evidence.outcomes.get(send.transaction) == Outcome.FAILED
-            if send.outcome == Outcome.FAILED or aborted:
+            aborted = evidence.outcomes.get(send.transaction) == SendOutcome.FAILED
+            if send.outcome == SendOutcome.FAILED or aborted:
                 why = "was in an aborted transaction" if aborted else f"failed with {send.error}"
                 examples.append(f"{name}: {value_text(value)} was read, but its send {why}")
     return _found("H2 failed-write-read", "a record of a failed send was read", examples)
@@ -218,9 +218,9 @@ def lost(evidence: _Evidence) -> list[Finding]:
     missing, unseen = [], []
     for name, log in evidence.each():
         for send in log.sends:
-            if send.outcome != Outcome.OK or send.acks == 0:
+            if send.outcome != SendOutcome.OK or send.acks == 0:
                 continue
-            if send.transaction and evidence.outcomes.get(send.transaction) != Outcome.OK:
+            if send.transaction and evidence.outcomes.get(send.transaction) != SendOutcome.OK:
                 continue
             text = f"{name} offset {send.offset}: {value_text(send.value)}"
             if log.final_position is not None and send.value in log.read_finally:
@@ -252,7 +252,7 @@ def gone(evidence: _Evidence) -> list[Finding]:
             continue
         for value in log.read.keys() - log.read_finally:
             send = evidence.sends.get(value)
-            if send is not None and send.outcome != Outcome.OK:
+            if send is not None and send.outcome != SendOutcome.OK:
                 examples.append(
                     f"{name} offset {_offsets_text(log.offsets_of[value])}: "
                     f"{value_text(value)} was read and is missing at the end"
@@ -377,7 +377,7 @@ def progress(evidence: _Evidence) -> list[Finding]:
     written = {
         (send.topic, send.partition)
         for send in history.sends
-        if send.outcome == Outcome.OK and send.end_us > healed_us
+        if send.outcome == SendOutcome.OK and send.end_us > healed_us
     }
     tried = {(send.topic, send.partition) for send in history.sends if send.end_us > healed_us}
     examples = [f"{evidence.name(one)}: nothing acknowledged" for one in sorted(tried - written)]
@@ -396,7 +396,7 @@ def stale_ends(evidence: _Evidence) -> list[Finding]:
         acked = sorted(
             (send.end_us, send.offset)
             for send in log.sends
-            if send.outcome == Outcome.OK and send.offset != NO_OFFSET
+            if send.outcome == SendOutcome.OK and send.offset != NO_OFFSET
         )
         highest, at = NO_OFFSET, 0
         for end in sorted(log.ends, key=lambda end: end.begin_us):

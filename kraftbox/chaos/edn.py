@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kraftbox.chaos.history import History, Outcome
+from kraftbox.chaos.history import History, SendOutcome
 
-TYPES = {Outcome.OK: ":ok", Outcome.FAILED: ":fail", Outcome.UNKNOWN: ":info"}
+TYPES = {SendOutcome.OK: ":ok", SendOutcome.FAILED: ":fail", SendOutcome.UNKNOWN: ":info"}
 
 
 class Operation(NamedTuple):
@@ -24,7 +24,7 @@ class Operation(NamedTuple):
     process: int
     begin_us: int
     end_us: int
-    outcome: Outcome
+    outcome: SendOutcome
     asked: str
     told: str
 
@@ -54,7 +54,7 @@ def _operations(history: History) -> list[Operation]:
     found = []
     for send in history.sends:
         append = f"[:append {_key(history, send.topic, send.partition)} {send.value}]"
-        outcome = Outcome(send.outcome)
+        outcome = SendOutcome(send.outcome)
         found.append(Operation(send.process, send.begin_us, send.end_us, outcome, append, append))
     reads: dict[tuple[int, int, int], list[tuple[int, int, list[tuple[int, int]]]]] = {}
     for poll in history.polls:
@@ -69,7 +69,7 @@ def _operations(history: History) -> list[Operation]:
         values = " ".join(str(at[offset]) for offset in sorted(at))
         begin_us, end_us = min(one[0] for one in polls), max(one[1] for one in polls)
         request, answer = f"[:r {key} nil]", f"[:r {key} [{values}]]"
-        found.append(Operation(process, begin_us, end_us, Outcome.OK, request, answer))
+        found.append(Operation(process, begin_us, end_us, SendOutcome.OK, request, answer))
     return sorted(found, key=lambda one: (one.begin_us, one.end_us))
 
 
@@ -84,7 +84,7 @@ def _with_processes(operations: Iterable[Operation]) -> Iterator[tuple[Operation
             process, made = made, made + 1
         else:
             _, process = lanes.pop(at)
-        if one.outcome is not Outcome.UNKNOWN:
+        if one.outcome is not SendOutcome.UNKNOWN:
             lanes.append((one.end_us, process))
         yield one, process
 

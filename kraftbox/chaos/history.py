@@ -35,7 +35,7 @@ class HistoryError(ValueError):
     """The bytes are not a history of this version; the message has the reason."""
 
 
-class Outcome(IntEnum):
+class SendOutcome(IntEnum):
     """The known effect of an operation."""
 
     UNKNOWN = 0

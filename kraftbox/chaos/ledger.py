@@ -13,10 +13,10 @@ from kraftbox.chaos.history import (
     End,
     Fault,
     History,
-    Outcome,
     Poll,
     Process,
     Send,
+    SendOutcome,
     Topic,
 )
 
@@ -91,14 +91,14 @@ class Ledger:
         """
         end_us = self.now_us()
         if isinstance(result, int):
-            outcome, error = Outcome.OK, ""
+            outcome, error = SendOutcome.OK, ""
             self.counts.ok += len(values)
             self.gaps.acknowledged(place[2], end_us)
         elif isinstance(result, NotProduced) and result.certain:
-            outcome, error = Outcome.FAILED, result.name
+            outcome, error = SendOutcome.FAILED, result.name
             self.counts.failed += len(values)
         else:
-            outcome = Outcome.UNKNOWN
+            outcome = SendOutcome.UNKNOWN
             error = result.name if isinstance(result, NotProduced) else type(result).__name__
             self.counts.unknown += len(values)
         for index, value in enumerate(values):

@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from kraftbox.chaos.checks import Finding, is_broken, summary
-from kraftbox.chaos.run import Entry, Outcome, Progress
+from kraftbox.chaos.run import Entry, Progress, RunResult
 
 COLUMNS = ("AT", "FAULT", "NODES", "LASTED", "WHOLE AFTER", "GAP", "WHOM")
 
@@ -36,7 +36,7 @@ def timeline_rows(timeline: Sequence[Entry]) -> list[list[str]]:
     ]
 
 
-def verdict_lines(outcome: Outcome) -> Iterator[str]:
+def verdict_lines(outcome: RunResult) -> Iterator[str]:
     """Yield the lines of the verdict, with its evidence."""
     counts = summary(outcome.history)
     yield (
@@ -56,7 +56,7 @@ def _finding_lines(finding: Finding) -> Iterator[str]:
         yield f"    {example}"
 
 
-def as_json(outcome: Outcome, path: str | None) -> dict[str, Any]:
+def as_json(outcome: RunResult, path: str | None) -> dict[str, Any]:
     """Return the report as JSON values; `path` is the saved history's."""
     return {
         "about": outcome.history.about,
@@ -81,7 +81,7 @@ def as_json(outcome: Outcome, path: str | None) -> dict[str, Any]:
     }
 
 
-def as_junit(outcome: Outcome) -> str:
+def as_junit(outcome: RunResult) -> str:
     """Return the report as JUnit XML for a CI server.
 
     Each fault is a case, which fails if the cluster did not become whole again. Each broken rule is

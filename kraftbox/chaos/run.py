@@ -74,7 +74,7 @@ class Entry:
 
 
 @dataclass
-class Outcome:
+class RunResult:
     """The result of a run."""
 
     history: History
@@ -134,7 +134,7 @@ class Run:
             async with asyncio.timeout(length_s):
                 await self._finishing.wait()
 
-    async def go(self, steps: Iterator[Step], length_s: float, count_max: int = 0) -> Outcome:
+    async def go(self, steps: Iterator[Step], length_s: float, count_max: int = 0) -> RunResult:
         """Run faults for `length_s` seconds or up to `count_max` of them; return the verdict.
 
         Raises ApiError, OSError or TargetError if the run cannot start.
@@ -167,7 +167,7 @@ class Run:
                 "producer with acknowledged records"
             )
         early = self._finishing.is_set()
-        return Outcome(history, findings, self._timeline, self._trouble, early)
+        return RunResult(history, findings, self._timeline, self._trouble, early)
 
     async def _end(self) -> None:
         self._doing = "waiting for the cluster to settle"

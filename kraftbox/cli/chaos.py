@@ -30,7 +30,7 @@ from kraftbox.chaos.report import (
     timeline_rows,
     verdict_lines,
 )
-from kraftbox.chaos.run import Outcome, Progress, Run
+from kraftbox.chaos.run import Progress, Run, RunResult
 from kraftbox.chaos.schedule import BadSchedule, Step, replayed, steps, written_steps
 from kraftbox.chaos.target import LocalTarget, Target, TargetError
 from kraftbox.chaos.workload import Load
@@ -213,7 +213,7 @@ def _check_sources(schedule: Path | None, replay: Path | None, *, other: bool) -
         )
 
 
-def _write(outcome: Outcome, edn: Path | None, junit: Path | None) -> None:
+def _write(outcome: RunResult, edn: Path | None, junit: Path | None) -> None:
     """Write the files for Elle and JUnit. Raises OSError."""
     if edn is not None:
         text = "".join(f"{line}\n" for line in edn_lines(outcome.history))
@@ -222,7 +222,7 @@ def _write(outcome: Outcome, edn: Path | None, junit: Path | None) -> None:
         junit.write_text(as_junit(outcome), encoding="utf-8")
 
 
-def _kept(outcome: Outcome, seed: int, wanted: Path | None, audit: Path | None) -> Path | None:
+def _kept(outcome: RunResult, seed: int, wanted: Path | None, audit: Path | None) -> Path | None:
     """Save the history and return its path.
 
     Returns None, without saving, if no option requires the history and no promise broke. Raises
@@ -242,7 +242,7 @@ def _kept(outcome: Outcome, seed: int, wanted: Path | None, audit: Path | None) 
     return path
 
 
-def _tell(outcome: Outcome, path: Path | None, *, as_document: bool) -> None:
+def _tell(outcome: RunResult, path: Path | None, *, as_document: bool) -> None:
     if as_document:
         say_json(as_json(outcome, None if path is None else str(path)))
         return
@@ -369,7 +369,7 @@ class _Rounds:
         self._load = load
         self._quiet = quiet
 
-    def go(self, seed: int, *, until_broken: bool) -> tuple[Outcome, int]:
+    def go(self, seed: int, *, until_broken: bool) -> tuple[RunResult, int]:
         """Run; return the last outcome and its seed."""
         while True:
             outcome = asyncio.run(self._run(seed))
@@ -378,7 +378,7 @@ class _Rounds:
             seed += 1
             say_error(f"every promise held; continuing with seed {seed}")
 
-    async def _run(self, seed: int) -> Outcome:
+    async def _run(self, seed: int) -> RunResult:
         target, faults = self._target, self._faults
         brokers = sum(one.is_broker for one in await target.members())
         factor = min(REPLICATION_FACTOR, brokers)

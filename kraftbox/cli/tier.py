@@ -60,7 +60,7 @@ PropertiesOption = Annotated[
 TopicOption = Annotated[str | None, typer.Option("--topic", help="Limit to this topic.")]
 
 
-class Place(NamedTuple):
+class ClusterAddress(NamedTuple):
     """The cluster's address, and the properties of a node with the store's settings, or None."""
 
     bootstrap: str
@@ -78,12 +78,16 @@ class Place(NamedTuple):
             raise CommandFailed(str(error)) from None
 
 
-def place_of(directory: Path | None, bootstrap: str | None, properties: Path | None) -> Place:
+def place_of(
+    directory: Path | None, bootstrap: str | None, properties: Path | None
+) -> ClusterAddress:
     """Return the place that the options name. Raises BadParameter, CommandFailed."""
     if (directory is None) == (bootstrap is None):
         raise typer.BadParameter("give --dir, or --bootstrap-server with --properties")
     if bootstrap is not None:
-        return Place(bootstrap, None if properties is None else read_properties(properties))
+        return ClusterAddress(
+            bootstrap, None if properties is None else read_properties(properties)
+        )
     if properties is not None:
         raise typer.BadParameter("--properties needs --bootstrap-server")
     assert directory is not None
@@ -101,7 +105,7 @@ def place_of(directory: Path | None, bootstrap: str | None, properties: Path | N
         for listener in one["listeners"].split(",")
         if listener.startswith("PLAINTEXT://")
     ]
-    return Place(",".join(addresses), brokers[0])
+    return ClusterAddress(",".join(addresses), brokers[0])
 
 
 @app.command("list")
@@ -306,7 +310,7 @@ async def _opened(settings: StoreSettings) -> AsyncIterator[Objects]:
         await objects.close()
 
 
-def _with_store(place: Place, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
+def _with_store(place: ClusterAddress, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
     try:
         return connect.run(place.bootstrap, work)
     except ObjectError as error:

@@ -15,10 +15,10 @@ from kraftbox.chaos.history import (
     Assign,
     End,
     History,
-    Outcome,
     Poll,
     Process,
     Send,
+    SendOutcome,
     Topic,
     value_id,
 )
@@ -133,17 +133,17 @@ class _History:
             value = self._values[data]
             sure = one.answer == "ok" and one.acks != 1
             offset = one.offset + index if sure else NO_OFFSET
-            outcome = Outcome.OK if sure else Outcome.UNKNOWN
+            outcome = SendOutcome.OK if sure else SendOutcome.UNKNOWN
             if not one.answer.startswith("?") and one.answer != "ok":
-                outcome = Outcome.FAILED
+                outcome = SendOutcome.FAILED
             before = self._sends.get(value)
             begin_us = _us(one.begin_s)
             if before is not None:
                 begin_us = before.begin_us
-                if before.outcome == Outcome.OK:
-                    outcome, offset = Outcome.OK, before.offset
-                elif outcome == Outcome.FAILED:
-                    outcome = Outcome(before.outcome)
+                if before.outcome == SendOutcome.OK:
+                    outcome, offset = SendOutcome.OK, before.offset
+                elif outcome == SendOutcome.FAILED:
+                    outcome = SendOutcome(before.outcome)
             self._sends[value] = Send(
                 process,
                 self._topic(one),

@@ -26,7 +26,7 @@ COMMON_FEATURES = [part for name in NOT_BUILT for part in ("--feature", f"{name}
 RUNNING = "Transitioning from RECOVERY to RUNNING"
 
 
-class Place:
+class NodeDirectory:
     """Addresses and files of one of the two nodes."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
@@ -90,7 +90,7 @@ class Place:
 class KraftboxServer:
     """`kraftbox server` in a process of its own, on a formatted directory."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: NodeDirectory) -> None:
         self.place = place
         self._process: subprocess.Popen[str] | None = None
 
@@ -130,7 +130,7 @@ class KraftboxServer:
         return process.returncode
 
 
-def kafka_at(place: Place) -> ApacheKafkaNode:
+def kafka_at(place: NodeDirectory) -> ApacheKafkaNode:
     """Return Apache Kafka for a formatted place, with its configuration written."""
     node = ApacheKafkaNode(place.directory, place.settings, jvm=quick_to_start())
     node.write_config()

@@ -10,7 +10,7 @@ from audit.planning.partitions import PartitionWork, plan_partitions
 from audit.reading.client_history import acknowledged
 from audit.reading.replicas import find_replicas
 from audit.tasks.partition import audit_partition
-from kraftbox.chaos.history import Fault, History, Outcome, Process, Send, Topic, save
+from kraftbox.chaos.history import Fault, History, Process, Send, SendOutcome, Topic, save
 from protocol.batch.header import parse_header
 from protocol.batch.records import Record, build_batch
 from protocol.ids import uuid_to_text
@@ -133,4 +133,4 @@ class Brokers:
 
 def send(number: int, offset: int, order: int | None = None) -> Send:
     at = number if order is None else order
-    return Send(PROCESS, 0, 0, value(number), 0, 1, Outcome.OK, offset, at)
+    return Send(PROCESS, 0, 0, value(number), 0, 1, SendOutcome.OK, offset, at)

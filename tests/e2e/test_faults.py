@@ -25,7 +25,7 @@ from kraftbox.chaos.history import load as load_history
 from kraftbox.chaos.history import save as save_history
 from kraftbox.chaos.librdkafka import WitnessedRun
 from kraftbox.chaos.report import timeline_rows, verdict_lines
-from kraftbox.chaos.run import Outcome, Pace
+from kraftbox.chaos.run import Pace, RunResult
 from kraftbox.chaos.schedule import Step
 from kraftbox.chaos.target import Ability, LocalTarget
 from kraftbox.chaos.workload import Load
@@ -136,7 +136,7 @@ def can(target: LocalTarget, case: Case) -> bool:
     return not missing
 
 
-def undergo(target: LocalTarget, case: Case, pace: Pace = SHORT_PACE) -> Outcome:
+def undergo(target: LocalTarget, case: Case, pace: Pace = SHORT_PACE) -> RunResult:
     load = Load(
         topic="t",
         partitions=PARTITIONS,
@@ -154,12 +154,12 @@ def undergo(target: LocalTarget, case: Case, pace: Pace = SHORT_PACE) -> Outcome
     return outcome
 
 
-def told_of(outcome: Outcome) -> str:
+def told_of(outcome: RunResult) -> str:
     rows = [" ".join(row) for row in timeline_rows(outcome.timeline)]
     return "\n".join([*rows, *verdict_lines(outcome)])
 
 
-def check(place: ClusterPlace, outcome: Outcome, case: Case) -> None:
+def check(place: ClusterPlace, outcome: RunResult, case: Case) -> None:
     told = told_of(outcome)
     fenced = [node_id for node_id, log in place.node_logs().items() if FENCED in log.read_text()]
     assert case.may_fence or not fenced, f"fenced for no reason, say {fenced}"

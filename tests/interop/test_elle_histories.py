@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from kraftbox.chaos.edn import edn_lines
-from kraftbox.chaos.history import History, Outcome, Poll, Send, Topic
+from kraftbox.chaos.history import History, Poll, Send, SendOutcome, Topic
 from testkit.memory.chaos_history import clean_history
 from tests.interop.foreign_programs import BUILD_TIMEOUT_S, HERE, QUICK_START, need, run
 
 pytestmark = [pytest.mark.interop, pytest.mark.core]
 
-TYPES = {Outcome.OK: "ok", Outcome.FAILED: "fail", Outcome.UNKNOWN: "info"}
+TYPES = {SendOutcome.OK: "ok", SendOutcome.FAILED: "fail", SendOutcome.UNKNOWN: "info"}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,13 @@ def written(path: Path, lines: Sequence[str]) -> Path:
 
 def troubled() -> History:
     """Return sends of every outcome, some of them concurrent, and a read that lacks one of them."""
-    outcomes = [Outcome.OK, Outcome.UNKNOWN, Outcome.FAILED, Outcome.OK, Outcome.OK]
+    outcomes = [
+        SendOutcome.OK,
+        SendOutcome.UNKNOWN,
+        SendOutcome.FAILED,
+        SendOutcome.OK,
+        SendOutcome.OK,
+    ]
     sends = [
         Send(1, 0, number % 2, 1 << 32 | number, 10 * number, 10 * number + 25, outcome, -1, number)
         for number, outcome in enumerate(outcomes)
@@ -67,7 +73,8 @@ async def test_clojure_reads_what_the_clients_saw(clojure: list[str], tmp_path: 
         pairs = json.loads(line)
         appended = [(kind, k, v) for kind, ((f, k, v),) in pairs if f == "append"]
         assert sorted(appended) == sorted(
-            (TYPES[Outcome(send.outcome)], key(history, send), send.value) for send in history.sends
+            (TYPES[SendOutcome(send.outcome)], key(history, send), send.value)
+            for send in history.sends
         )
         read = {k: v for kind, ((f, k, v),) in pairs if f == "r"}
         final: dict[str, list[int]] = {}

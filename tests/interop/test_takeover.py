@@ -40,7 +40,7 @@ from testkit.kafka.twins import (
     NODE_ID,
     NOT_BUILT,
     KraftboxServer,
-    Place,
+    NodeDirectory,
     kafka_at,
 )
 from testkit.processes.nodes import NodeDidNotStart
@@ -65,8 +65,8 @@ def _need_kafka() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "node", {"log.segment.bytes": "1048576", "broker.rack": "r"})
+def place(tmp_path: Path) -> NodeDirectory:
+    return NodeDirectory(tmp_path / "node", {"log.segment.bytes": "1048576", "broker.rack": "r"})
 
 
 @contextlib.contextmanager
@@ -81,7 +81,7 @@ def running(node: KraftboxServer | ApacheKafkaNode) -> Iterator[None]:
 class World:
     """A client's work at a place, and checks that a node there still has it."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: NodeDirectory) -> None:
         self.client: dict[str, Any] = {"bootstrap.servers": place.bootstrap, "log_level": 2}
         self.values: dict[tuple[str, int], list[bytes]] = {}
         self.starts: Offsets = {}
@@ -235,14 +235,16 @@ class World:
         return messages
 
 
-def format_ours(place: Place) -> None:
+def format_ours(place: NodeDirectory) -> None:
     command = [sys.executable, "-m", "kraftbox", "storage", "format", "--standalone"]
     command += ["--cluster-id", CLUSTER_ID, "--config", str(place.write_config())]
     subprocess.run(command, check=True, capture_output=True)
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_kafka_starts_on_what_we_wrote_and_we_go_on_after_it(place: Place, end: str) -> None:
+def test_kafka_starts_on_what_we_wrote_and_we_go_on_after_it(
+    place: NodeDirectory, end: str
+) -> None:
     format_ours(place)
     world = World(place)
     ours, kafka = KraftboxServer(place), kafka_at(place)
@@ -264,13 +266,13 @@ def test_kafka_starts_on_what_we_wrote_and_we_go_on_after_it(place: Place, end: 
     assert elected_as(place) & LOSSY == (set() if end == "stop" else {"last-known-leader"})
 
 
-def elected_as(place: Place) -> set[str]:
+def elected_as(place: NodeDirectory) -> set[str]:
     """Return the kinds of elections in the directory's metadata log."""
     return set(kinds_of(elections_of(place.data / "__cluster_metadata-0")))
 
 
 def test_we_start_on_what_kafka_wrote_and_it_goes_on_after_us(
-    place: Place, tools: KafkaTools
+    place: NodeDirectory, tools: KafkaTools
 ) -> None:
     place.format(tools, *COMMON_FEATURES)
     world = World(place)
@@ -311,7 +313,7 @@ def transactions(world: World) -> None:
 
 
 def test_a_directory_with_features_we_lack_is_refused_until_kafkas_tool_lowers_them(
-    place: Place, tools: KafkaTools
+    place: NodeDirectory, tools: KafkaTools
 ) -> None:
     place.format(tools)
     world = World(place)

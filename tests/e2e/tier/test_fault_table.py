@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kraftbox.chaos.history import Outcome
+from kraftbox.chaos.history import SendOutcome
 from kraftbox.chaos.librdkafka import ConfluentClients
 from testkit.processes.nodes import KraftboxNode
 from testkit.processes.object_servers import Servers
@@ -114,7 +114,7 @@ class Cell(LedgeredTopic):
         return [
             (one.end_us - one.begin_us) / 1000
             for one in self.ledger.history.sends
-            if begin_us <= one.begin_us < end_us and one.outcome is Outcome.OK
+            if begin_us <= one.begin_us < end_us and one.outcome is SendOutcome.OK
         ]
 
 

@@ -22,7 +22,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.transport.client import Connection
-from testkit.kafka.twins import CLUSTER_ID, COMMON_FEATURES, Place, kafka_at
+from testkit.kafka.twins import CLUSTER_ID, COMMON_FEATURES, NodeDirectory, kafka_at
 
 LOG = Path(__file__).parent / "transactions-4.3.1.log"
 ANSWERS = Path(__file__).parent / "transactions-4.3.1.txt"
@@ -38,7 +38,7 @@ Fact = tuple[str, int, int, str]
 class Recorder:
     """Commits at one Kafka node."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: NodeDirectory) -> None:
         self.place = place
         self.groups: list[str] = []
         self._producers: list[Producer] = []
@@ -168,7 +168,7 @@ def line(group: str, *, stable: bool, everything: bool, facts: Sequence[Fact]) -
 
 def record(directory: Path) -> None:
     settings = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
-    place = Place(directory / "kafka", settings)
+    place = NodeDirectory(directory / "kafka", settings)
     kafka = kafka_at(place)
     kafka.format(CLUSTER_ID, "--standalone", *COMMON_FEATURES)
     recorder = Recorder(place)

@@ -8,14 +8,14 @@ import pytest
 
 from testkit.kafka.tool_table import Trial
 from testkit.kafka.tools import KafkaTools
-from testkit.kafka.twins import COMMON_FEATURES, KraftboxServer, Place
+from testkit.kafka.twins import COMMON_FEATURES, KraftboxServer, NodeDirectory
 from tests.interop.kafka_tools.toolbox import TOOLS, Admin, Node, SlowRun, slow_runs
 
 
 @pytest.fixture(scope="package")
 def node(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     folder = tmp_path_factory.mktemp("node")
-    place = Place(folder / "node", {"broker.rack": "r1"})
+    place = NodeDirectory(folder / "node", {"broker.rack": "r1"})
     place.format(tools, *COMMON_FEATURES)
     server = KraftboxServer(place).start()
     slow = {name: SlowRun(folder / name, *run) for name, run in slow_runs(place)}

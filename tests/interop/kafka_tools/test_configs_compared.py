@@ -18,7 +18,7 @@ from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeC
 from protocol.transport.client import Connection
 from testkit.kafka.tool_table import Row, check_rows
 from testkit.kafka.tools import KafkaTools
-from testkit.kafka.twins import COMMON_FEATURES, NODE_ID, KraftboxServer, Place, kafka_at
+from testkit.kafka.twins import COMMON_FEATURES, NODE_ID, KraftboxServer, NodeDirectory, kafka_at
 from testkit.processes.waiting import until
 
 pytestmark = pytest.mark.interop
@@ -90,15 +90,17 @@ Described = dict[tuple[str, str], Shown]
 
 
 class Twins(NamedTuple):
-    kafka: Place
-    ours: Place
+    kafka: NodeDirectory
+    ours: NodeDirectory
 
 
 @pytest.fixture(scope="module")
 def twins(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
     """Start Apache Kafka and ours, with a topic and the same changes on both."""
     folder = tmp_path_factory.mktemp("twins")
-    places = Twins(Place(folder / "kafka", SETTINGS), Place(folder / "ours", SETTINGS))
+    places = Twins(
+        NodeDirectory(folder / "kafka", SETTINGS), NodeDirectory(folder / "ours", SETTINGS)
+    )
     for place in places:
         place.format(tools, *COMMON_FEATURES)
     kafka, ours = kafka_at(places.kafka), KraftboxServer(places.ours)
@@ -113,7 +115,7 @@ def twins(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         ours.stop()
 
 
-def _change(tools: KafkaTools, place: Place) -> None:
+def _change(tools: KafkaTools, place: NodeDirectory) -> None:
     at = ("--bootstrap-server", place.bootstrap)
     create = ("--create", "--topic", "described")
     done = tools.run("org.apache.kafka.tools.TopicCommand", *at, *create)
@@ -125,7 +127,7 @@ def _change(tools: KafkaTools, place: Place) -> None:
     until("all changes are shown", lambda: _expected() <= _values(place))
 
 
-def _values(place: Place) -> set[tuple[str, str, str | None]]:
+def _values(place: NodeDirectory) -> set[tuple[str, str, str | None]]:
     """Yield resource, key and value of everything described."""
     described, _ = describe(place, place.bootstrap)
     return {(label, name, shown.value) for (label, name), shown in described.items()}
@@ -145,7 +147,7 @@ def entity(name: str | None) -> tuple[str, ...]:
     return ("--entity-default",) if name is None else ("--entity-name", name)
 
 
-def describe(place: Place, address: str) -> tuple[Described, list[str]]:
+def describe(place: NodeDirectory, address: str) -> tuple[Described, list[str]]:
     """Describe every key of every resource. Returns: the keys, and those without documentation."""
     response = asyncio.run(_ask(address))
     described: Described = {}
@@ -181,7 +183,9 @@ async def _ask(address: str) -> DescribeConfigsResponse:
         await connection.close()
 
 
-def _shown(place: Place, entry: DescribeConfigsResponse.DescribeConfigsResourceResult) -> Shown:
+def _shown(
+    place: NodeDirectory, entry: DescribeConfigsResponse.DescribeConfigsResourceResult
+) -> Shown:
     return Shown(
         place.anonymous(entry.value),
         entry.config_source,
@@ -250,7 +254,7 @@ def test_kafka_configs_prints_the_same(twins: Twins, tools: KafkaTools) -> None:
     assert different == REASONS.keys()
 
 
-def _printed(tools: KafkaTools, place: Place, whom: tuple[str, ...]) -> dict[str, str]:
+def _printed(tools: KafkaTools, place: NodeDirectory, whom: tuple[str, ...]) -> dict[str, str]:
     """Return the text behind each key, and all other text under the empty key."""
     done = tools.run(TOOL, "--bootstrap-server", place.bootstrap, "--describe", *whom)
     assert done.code == 0, done.text

@@ -10,7 +10,7 @@ import pytest
 
 from testkit.kafka.jars import kafka_libs
 from testkit.kafka.tool_table import Trial
-from testkit.kafka.twins import CLUSTER_ID, COMMON_FEATURES, KraftboxServer, Place
+from testkit.kafka.twins import CLUSTER_ID, COMMON_FEATURES, KraftboxServer, NodeDirectory
 from tests.interop.kafka_tools.toolbox import Admin, Node, T, tool
 
 pytestmark = pytest.mark.interop
@@ -26,7 +26,7 @@ def test_storage(trial: Trial, node: Node, tmp_path: Path) -> None:
         "--standalone",
     )  # fmt: skip
     assert "already formatted" in again
-    other = Place(tmp_path / "other", {})
+    other = NodeDirectory(tmp_path / "other", {})
     given = ("-t", CLUSTER_ID, "-c", str(other.write_config()), "--standalone", *COMMON_FEATURES)
     trial.works("format, and a node starts there", "format", *given)
     server = KraftboxServer(other).start()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from testkit.kafka.nodes import kafka_class_path
 from testkit.kafka.tool_table import check_row
 from testkit.kafka.tools import KafkaTools, ToolRun
-from testkit.kafka.twins import Place
+from testkit.kafka.twins import NodeDirectory
 
 T = "org.apache.kafka.tools."
 TOOLS_JAR = "kafka-tools-4.3.1.jar"
@@ -58,7 +58,7 @@ def tool(name: str, script: str | None) -> Callable[[Callable[..., None]], Calla
 class Node(NamedTuple):
     """A running node, with the tool runs that take long because they wait."""
 
-    place: Place
+    place: NodeDirectory
     slow: dict[str, SlowRun]
 
     @property
@@ -70,7 +70,7 @@ class Node(NamedTuple):
         return ("--bootstrap-controller", self.place.controller)
 
 
-def slow_runs(place: Place) -> Iterator[tuple[str, tuple[str, ...]]]:
+def slow_runs(place: NodeDirectory) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield runs that wait for seconds without much work: started first, checked last."""
     compaction = (f"{T}LogCompactionTester", "--bootstrap-server", place.bootstrap)
     yield "compaction", (*compaction, "--messages", "1000", "--duplicates", "10", "--sleep", "1")

@@ -15,7 +15,7 @@ from audit.reading.client_history import acknowledged
 from audit.reading.logs import UnreadableInput, read_listing
 from audit.reading.replicas import find_replicas
 from audit.tasks.partition import audit_partition
-from kraftbox.chaos.history import Outcome
+from kraftbox.chaos.history import SendOutcome
 from protocol.batch.header import write_crc
 from testkit.records.replicas import Brokers, batch, send, value
 
@@ -102,7 +102,7 @@ def test_records_in_another_order(brokers: Brokers) -> None:
 
 
 def test_an_unknown_outcome_is_no_promise(brokers: Brokers) -> None:
-    unknown = send(5, -1)._replace(outcome=Outcome.UNKNOWN)
+    unknown = send(5, -1)._replace(outcome=SendOutcome.UNKNOWN)
     brokers.sends.append(unknown)
     assert brokers.found() == []
 

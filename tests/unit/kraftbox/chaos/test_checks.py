@@ -13,10 +13,10 @@ from kraftbox.chaos.history import (
     End,
     Fault,
     History,
-    Outcome,
     Poll,
     Process,
     Send,
+    SendOutcome,
     Topic,
     Transaction,
     value_id,
@@ -30,7 +30,7 @@ def value(number: int) -> int:
     return value_id(PRODUCER, number)
 
 
-def send(number: int, offset: int, outcome: Outcome = Outcome.OK, **more: object) -> Send:
+def send(number: int, offset: int, outcome: SendOutcome = SendOutcome.OK, **more: object) -> Send:
     begin_us = 1000 + number * 10
     made = Send(
         PRODUCER, 0, 0, value(number), begin_us, begin_us + 5, outcome, offset, number,
@@ -129,14 +129,14 @@ def reordered_by_retries() -> History:
 
 def reordered_unknown() -> History:
     """Return a history whose unknown send arrives late, after a later one."""
-    history = with_send(clean(), 7, outcome=Outcome.UNKNOWN, offset=-1)
+    history = with_send(clean(), 7, outcome=SendOutcome.UNKNOWN, offset=-1)
     history = with_send(history, 8, offset=7)
     swapped = [*range(7), 8, 7, 9]
     return final_reads(history, list(range(COUNT)), [value(n) for n in swapped])
 
 
 def failed_but_read() -> History:
-    return with_send(clean(), 5, outcome=Outcome.FAILED, offset=-1, error="NOT_ENOUGH_REPLICAS")
+    return with_send(clean(), 5, outcome=SendOutcome.FAILED, offset=-1, error="NOT_ENOUGH_REPLICAS")
 
 
 def never_sent() -> History:
@@ -190,14 +190,14 @@ def never_read_at_the_end() -> History:
 def nothing_after_the_fault() -> History:
     history = clean()
     for number in range(5, COUNT):
-        history = with_send(history, number, outcome=Outcome.UNKNOWN, offset=-1)
+        history = with_send(history, number, outcome=SendOutcome.UNKNOWN, offset=-1)
     return history
 
 
 def read_but_gone() -> History:
     """Return a history with an unknown send that a consumer has read, and that is in no log at the
     end."""
-    history = with_send(clean(), 6, outcome=Outcome.UNKNOWN, offset=-1)
+    history = with_send(clean(), 6, outcome=SendOutcome.UNKNOWN, offset=-1)
     offsets = [n for n in range(COUNT) if n != 6]
     return final_reads(history, offsets, [value(n) for n in offsets])
 
@@ -238,7 +238,7 @@ def test_each_corruption_is_found_by_its_rule(
 
 
 def test_an_unknown_send_may_be_there_or_not() -> None:
-    there = with_send(clean(), 9, outcome=Outcome.UNKNOWN, offset=-1)
+    there = with_send(clean(), 9, outcome=SendOutcome.UNKNOWN, offset=-1)
     assert judge(there) == []
     offsets = list(range(9))
     absent = final_reads(there, offsets, [value(n) for n in offsets])
@@ -275,7 +275,7 @@ def test_acks_zero_promises_nothing() -> None:
     assert judge(history) == []
 
 
-def transactions(first: Outcome, second: Outcome) -> History:
+def transactions(first: SendOutcome, second: SendOutcome) -> History:
     history = clean()
     history = with_send(history, 2, transaction=1)
     history = with_send(history, 3, transaction=2)
@@ -288,12 +288,12 @@ def transactions(first: Outcome, second: Outcome) -> History:
 
 
 def test_check_finds_read_of_aborted_transaction() -> None:
-    assert judge(transactions(Outcome.OK, Outcome.OK)) == []
-    assert rules(judge(transactions(Outcome.FAILED, Outcome.OK))) == {"H2"}
+    assert judge(transactions(SendOutcome.OK, SendOutcome.OK)) == []
+    assert rules(judge(transactions(SendOutcome.FAILED, SendOutcome.OK))) == {"H2"}
 
 
 def test_transactions_that_read_from_each_other_in_a_circle() -> None:
-    history = transactions(Outcome.OK, Outcome.OK)
+    history = transactions(SendOutcome.OK, SendOutcome.OK)
     history.polls += [
         Poll(4, 0, 0, 1100, 1101, [2], [value(2)], transaction=2),
         Poll(5, 0, 0, 1100, 1101, [3], [value(3)], transaction=1),
@@ -304,7 +304,7 @@ def test_transactions_that_read_from_each_other_in_a_circle() -> None:
 
 
 def test_reading_from_a_transaction_without_a_circle_is_fine() -> None:
-    history = transactions(Outcome.OK, Outcome.OK)
+    history = transactions(SendOutcome.OK, SendOutcome.OK)
     history.polls.append(Poll(4, 0, 0, 1100, 1101, [2], [value(2)], transaction=2))
     assert judge(history) == []
 

@@ -13,9 +13,9 @@ import pytest
 from kraftbox.chaos.checks import BROKEN, Finding
 from kraftbox.chaos.edn import edn_lines
 from kraftbox.chaos.history import Fault, History, Poll, Send, Topic, load, save
-from kraftbox.chaos.history import Outcome as Known
+from kraftbox.chaos.history import SendOutcome as Known
 from kraftbox.chaos.ledger import Ledger
-from kraftbox.chaos.run import Outcome, Run
+from kraftbox.chaos.run import Run, RunResult
 from kraftbox.chaos.schedule import BadSchedule, Step, replayed, steps
 from kraftbox.chaos.workload import Load
 from kraftbox.cli import chaos
@@ -91,17 +91,17 @@ def test_a_fault_of_another_release_is_named(capsys: Any, tmp_path: Path) -> Non
 # --- seed after seed ------------------------------------------------------------------------------
 
 
-def rounds(ends: dict[int, Outcome], *, until_broken: bool) -> tuple[list[Any], Outcome, int]:
+def rounds(ends: dict[int, RunResult], *, until_broken: bool) -> tuple[list[Any], RunResult, int]:
     """Return seed, topic and faults of each run, and the result of `go`; `ends` has the unusual
     runs."""
     seen = []
 
     class Noted(Run):
-        async def go(self, steps: Any, *_: Any) -> Outcome:
+        async def go(self, steps: Any, *_: Any) -> RunResult:
             seed = self.ledger.history.about["seed"]
             assert len(seen) < 3, "it goes on beyond what ends it"
             seen.append((seed, self.load.topic, [step.draw for step in islice(steps, 3)]))
-            return ends.get(seed, Outcome(History(), [], []))
+            return ends.get(seed, RunResult(History(), [], []))
 
     faults = chaos._wanted(None, None, None, 1.0)._replace(kinds=KINDS)
     made = chaos._Rounds(Noted, Target(), faults, Load(), quiet=True)
@@ -109,7 +109,7 @@ def rounds(ends: dict[int, Outcome], *, until_broken: bool) -> tuple[list[Any], 
 
 
 def test_runs_go_on_with_the_next_seeds_until_a_promise_breaks(capsys: Any) -> None:
-    broken = Outcome(History(), [Finding("H3 lost-write", BROKEN, 1, "lost", [])], [])
+    broken = RunResult(History(), [Finding("H3 lost-write", BROKEN, 1, "lost", [])], [])
     seen, outcome, seed = rounds({9: broken}, until_broken=True)
     assert (outcome, seed) == (broken, 9)
     draws = [[step.draw for step in islice(steps(random.Random(n), KINDS), 3)] for n in (7, 8, 9)]
@@ -119,7 +119,7 @@ def test_runs_go_on_with_the_next_seeds_until_a_promise_breaks(capsys: Any) -> N
 
 
 def test_a_run_that_was_ended_early_is_the_last() -> None:
-    early = Outcome(History(), [], [], ended_early=True)
+    early = RunResult(History(), [], [], ended_early=True)
     seen, outcome, seed = rounds({8: early}, until_broken=True)
     assert (outcome, seed, len(seen)) == (early, 8, 2)
 
@@ -138,8 +138,8 @@ def test_no_file_appears_unasked(tmp_path: Path, monkeypatch: Any) -> None:
     spare.mkdir()
     monkeypatch.chdir(work)
     monkeypatch.setattr(chaos.tempfile, "gettempdir", lambda: str(spare))
-    held = Outcome(History(), [], [])
-    broken = Outcome(History(), [Finding("H3 lost-write", BROKEN, 1, "lost", [])], [])
+    held = RunResult(History(), [], [])
+    broken = RunResult(History(), [Finding("H3 lost-write", BROKEN, 1, "lost", [])], [])
     assert chaos._kept(held, 7, None, None) is None
     kept = chaos._kept(broken, 7, None, None)
     assert kept is not None and kept.name == "chaos-7.kbxh" and load(kept) == History()

@@ -11,11 +11,11 @@ from client.cluster_client import ClusterClient
 from client.producer import NotProduced
 from kraftbox.chaos.checks import judge, summary
 from kraftbox.chaos.faults import KINDS, Hit
-from kraftbox.chaos.history import Outcome as Fate
+from kraftbox.chaos.history import SendOutcome as Fate
 from kraftbox.chaos.history import decode, encode
 from kraftbox.chaos.ledger import Gaps, Ledger
 from kraftbox.chaos.report import progress_line, timeline_rows, verdict_lines
-from kraftbox.chaos.run import Entry, Outcome, Progress, history_clock
+from kraftbox.chaos.run import Entry, Progress, RunResult, history_clock
 from kraftbox.chaos.workload import Load, Workload
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -108,7 +108,7 @@ def test_the_report_names_faults_gaps_and_evidence() -> None:
     assert row == [
         "3.0 s", "kill-leader", "2", "6.0 s", "0.5 s", "2.75 s", "leader of partition 0",
     ]  # fmt: skip
-    outcome = Outcome(Ledger(history_clock()).history, [], [entry], ["a word"])
+    outcome = RunResult(Ledger(history_clock()).history, [], [entry], ["a word"])
     assert list(verdict_lines(outcome))[-2:] == ["problem: a word", "every promise held"]
     assert "4 failed" in progress_line(Progress(1.0, 9, 4, 0, 7, "resting"))
 

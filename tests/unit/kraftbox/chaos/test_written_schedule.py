@@ -10,7 +10,7 @@ from kraftbox.chaos.checks import BROKEN, Finding
 from kraftbox.chaos.faults import Hit
 from kraftbox.chaos.history import History
 from kraftbox.chaos.report import as_junit
-from kraftbox.chaos.run import Entry, Outcome
+from kraftbox.chaos.run import Entry, RunResult
 from kraftbox.chaos.schedule import BadSchedule, Step, written_steps
 
 KINDS = ("kill-leader", "pause-leader")
@@ -61,13 +61,13 @@ def test_junit_fails_where_a_promise_broke_or_the_cluster_was_never_whole() -> N
     whole = Entry("kill-leader", Hit([1], "t-0"), 1.0, 3.5, 4.0)
     never = Entry("pause-leader", Hit([2], "t-1"), 5.0, 6.0)
     lost = Finding("H3 lost-write", BROKEN, 2, "lost <records>", ["a", "b"])
-    told = ElementTree.fromstring(as_junit(Outcome(History(), [lost], [whole, never])))
+    told = ElementTree.fromstring(as_junit(RunResult(History(), [lost], [whole, never])))
     assert (told.get("tests"), told.get("failures")) == ("3", "2")
     cases = {case.get("name"): case for case in told}
     assert cases["1 kill-leader"].get("time") == "2.500" and not len(cases["1 kill-leader"])
     assert cases["2 pause-leader"].findtext("failure") == "t-1"
     failure = cases["H3 lost-write"].find("failure")
     assert failure is not None and failure.get("message") == "lost <records> (2 times)"
-    held = ElementTree.fromstring(as_junit(Outcome(History(), [], [whole])))
+    held = ElementTree.fromstring(as_junit(RunResult(History(), [], [whole])))
     assert [case.get("name") for case in held] == ["1 kill-leader", "every promise held"]
     assert held.get("failures") == "0"
