@@ -76,14 +76,12 @@ class Describer:
 
     def _judge_topic(self, topic_id: bytes, name: str | None) -> None:
         known = self._load.promises.metadata.topic_names.get(topic_id)
-        require(
-            known == name, f"M18: {self._name} is told of topic {name!r}, committed is {known!r}"
-        )
+        require(known == name, f"M18: {self._name} got topic {name!r}, committed is {known!r}")
 
     def _judge(self, connection: Connection, topic_id: bytes, got: Described) -> None:
         key = (topic_id, got.partition_index)
         truth = self._load.promises.partitions.get(key)
-        where = f"{self._name} is told of partition {got.partition_index} of {topic_id.hex()}"
+        where = f"{self._name} got partition {got.partition_index} of {topic_id.hex()}"
         require(truth is not None, f"M18: {where}, which there never was")
         assert truth is not None
         elected = truth.elected.get(got.leader_epoch)
@@ -104,7 +102,7 @@ class Describer:
     def _judge_brokers(self, told: dict[int, tuple[str, int]]) -> None:
         known = self._load.promises.metadata.addresses
         strange = {one: at for one, at in told.items() if at not in known.get(one, ())}
-        require(not strange, f"M18: {self._name} is told of brokers {strange} that never were")
+        require(not strange, f"M18: {self._name} got unknown brokers {strange}")
 
 
 class IdAsker:

@@ -640,7 +640,7 @@ class Load:
             for where in {*found, *replayed}:
                 require(
                     where[0] in promises.may_vanish or found.get(where) == replayed.get(where),
-                    f"G10: {name}: {where} is at {found.get(where)}, its log says "
+                    f"G10: {name}: {where} is at {found.get(where)}, its log has "
                     f"{replayed.get(where)}",
                 )
 

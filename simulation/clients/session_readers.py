@@ -154,7 +154,7 @@ class SessionReader:
             for got in topic.partitions
         }
         for key in told:
-            require(key in asked, f"B31: {self._name} is told of {key}, and has not asked")
+            require(key in asked, f"B31: {self._name} got {key}, which it did not request")
         anything = any(got.records for got in told.values())
         for key, one in asked.items():
             found = told.get(key)
@@ -177,7 +177,7 @@ class SessionReader:
         require(
             asked.at_s - since_s < SILENT_S,
             f"H12: {self._name}: {one}: session {session.session_id} of broker {asked.broker_id} "
-            f"tells nothing from {position} on since {since_s:.3f}",
+            f"returns nothing from {position} on since {since_s:.3f}",
         )
 
     def _read(self, asked: Asked, got: FetchResponse.PartitionData, endpoints: Any) -> None:

@@ -105,6 +105,6 @@ class CheckQuorumJudge(Judge):
         term.looked_s = now_s
         if now_s - term.late_s > self._silent_s + PAUSED_S:
             raise Violation(
-                f"M17: {life} leads epoch {term.epoch} and has heard of no majority since "
+                f"M17: {life} leads epoch {term.epoch} and has had no majority since "
                 f"{heard_s[needed - 1]:.3f} s"
             )

@@ -75,7 +75,7 @@ class Convergence:
             for node_id in image.replicas:
                 one = self._replica(node_id, key)
                 if one is None or one.leader_epoch != image.leader_epoch:
-                    return f"{truth.name}: {node_id} has not heard of epoch {image.leader_epoch}"
+                    return f"{truth.name}: {node_id} does not know epoch {image.leader_epoch}"
                 end = truth.end
                 if one.topic in self._given_up:
                     leader = self._replica(image.leader, key)
@@ -85,4 +85,4 @@ class Convergence:
                     return f"{truth.name}: {node_id} is at {ends}, committed is {end}"
                 if one.isr != one.maximal_isr or one.isr != frozenset(image.isr):
                     return f"{truth.name}: {node_id} knows the ISR {one.isr}, {one.maximal_isr}"
-        return None if self._partitions else "there is no partition"
+        return None if self._partitions else "no partition exists"

@@ -92,7 +92,7 @@ class DurableJudge(Judge):
             require(
                 now == before or lost,
                 f"P11: {life} never registered; the last clean shutdown was that of broker epoch "
-                f"{before}, its disk says {now}",
+                f"{before}, its disk has {now}",
             )
 
     def _look_at_start(self, life: NodeLife, broker: BrokerServer) -> None:
@@ -156,7 +156,7 @@ class DurableJudge(Judge):
             told_mark = log.bounds.durable_high_watermark
             if back is not None and told_mark > back:
                 raise Violation(
-                    f"P4: {where} tells the high watermark {told_mark} to its "
+                    f"P4: {where} writes the high watermark {told_mark} to its "
                     f"checkpoint, a power cut brings back what was cut at {back}"
                 )
         bounds = (point, told, len(log.segments), log.bounds.truncations)
@@ -176,7 +176,7 @@ class DurableJudge(Judge):
             for segment, following in zip(log.segments, list(log.segments)[1:], strict=False):
                 require(
                     following.base_offset > told or _has_all(files, segment),
-                    f"P18: {where}: the checkpoint says {told}, a power cut takes some of the "
+                    f"P18: {where}: the checkpoint has {told}, a power cut takes some of the "
                     f"segment {segment.base_offset}",
                 )
 

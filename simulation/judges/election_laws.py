@@ -133,7 +133,7 @@ class ElectionLaws:
         same = one.new.recovery_state in (one.old.recovery_state, LeaderRecoveryState.RECOVERED)
         require(
             same and one.kind in kinds,
-            f"P22: {one.where}: {one.new.leader} is elected cleanly, the record says "
+            f"P22: {one.where}: {one.new.leader} is elected cleanly, the record has "
             f"{one.kind.name}, {one.new}",
         )
 

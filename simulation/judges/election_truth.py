@@ -97,7 +97,7 @@ class ElectionTruth:
         """
         if old is not None and old.leader < 0 and new.leader < 0:
             same = new._replace(partition_epoch=old.partition_epoch, leader_epoch=old.leader_epoch)
-            require(same != old, f"P21: a record without an election says nothing new of {old}")
+            require(same != old, f"P21: a record without an election changes nothing of {old}")
         mine = self.of.setdefault(key, PartitionElections())
         before = () if old is None else (*old.isr, *old.elr)
         mine.known = (mine.known | {*before, *new.isr, *new.elr}) & set(new.replicas)

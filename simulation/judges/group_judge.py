@@ -104,7 +104,7 @@ class GroupJudge(Judge):
         topics = self._world.promises.metadata.image.topics.by_name
         old = self._lives.old_namesake({name: one.id for name, one in topics.items()})
         if old is not None:
-            return f"G9: {old} is still there, its topic is gone"
+            return f"G9: {old} still exists, its topic does not"
         topic = topics.get(OFFSETS_TOPIC)
         leader = None if topic is None else topic.partitions[0].leader
         for machine in self._world.cluster.machines:

@@ -132,13 +132,13 @@ class GroupTruth:
         plans = self.plans.get(generation, [])
         require(
             any(told <= {*plan.values(), frozenset()} for plan in plans),
-            f"G1: {where}: {owned} is no leader's assignment: {plans}",
+            f"G1: {where}: {owned} is not a leader's assignment: {plans}",
         )
         every = [one for each in owned.values() for one in each]
         require(len(every) == len(set(every)), f"G2: {where}: {owned}")
         require(
             any(share in self._own(plan, member, member_id) for plan in plans),
-            f"G3: {where}: {member_id} is told {sorted(share)}, which {plans} gives to another",
+            f"G3: {where}: {member_id} gets {sorted(share)}, which {plans} gives to another",
         )
         for one in sorted(share):
             before, given_s = self.given.get(one, (-1, inf))
@@ -191,7 +191,7 @@ class GroupTruth:
         for plan in self.plans.get(generation, []):
             if dynamic <= set(plan) and shares == Counter(plan.values()):
                 return None
-        return f"{where}: {found} is no leader's assignment: {self.plans.get(generation)}"
+        return f"{where}: {found} is not a leader's assignment: {self.plans.get(generation)}"
 
     def expired(self, key: Key, at_s: float) -> None:
         """Enter that an offset has expired: from now on it counts as never committed."""

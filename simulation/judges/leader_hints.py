@@ -68,18 +68,18 @@ def judge_hint(where: str, key: Key, named: Named, images: list[MetadataImage]) 
     """Raise Violation unless one of the images allows the named leader."""
     wrong = [_objection(key, named, image) for image in images]
     told = "; ".join(dict.fromkeys(one for one in wrong if one))
-    require(None in wrong, f"P24: {where} names {named}: {told or 'it knows nothing'}")
+    require(None in wrong, f"P24: {where} names {named}: {told or 'it has no metadata image'}")
 
 
 def _objection(key: Key, named: Named, image: MetadataImage) -> str | None:
     partition = image.topics.partition(*key)
     if partition is None:
-        return "there is no such partition"
+        return "the partition does not exist"
     if (partition.leader, partition.leader_epoch) != (named.leader_id, named.epoch):
         return f"the leader is {partition.leader} in epoch {partition.leader_epoch}"
     broker = image.cluster.brokers.get(named.leader_id)
     if broker is None:
-        return "no such broker is registered"
+        return "the broker is not registered"
     if broker.fenced:
         return "it is fenced"
     addresses = {(one.host, one.port) for one in broker.endpoints}

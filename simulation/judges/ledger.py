@@ -111,7 +111,7 @@ class PartitionLedger:
             offset, value = records[at]
             batch = self.by_value.get(value)
             if batch is None:
-                raise Violation(f"H2: {self}: nobody sent {value!r}, which is at {offset}")
+                raise Violation(f"H2: {self}: {value!r} at {offset} was never sent")
             whole = [value for _, value in records[at : at + len(batch.values)]]
             require(whole == list(batch.values), f"H1: {self}: the batch at {offset} is torn")
             require(batch not in found, f"H4: {self}: {value!r} is there twice")

@@ -63,9 +63,9 @@ class LeftoverJudge(Judge):
             return
         tasks, timers = self._world.loop.held_by(machine.life)
         if tasks > self._tasks + TASKS_MORE:
-            yield f"has {tasks} tasks, in the beginning nobody had more than {self._tasks}"
+            yield f"has {tasks} tasks, at the start no node had more than {self._tasks}"
         if timers > self._timers + TIMERS_MORE:
-            yield f"has {timers} timers, in the beginning nobody had more than {self._timers}"
+            yield f"has {timers} timers, at the start no node had more than {self._timers}"
 
     def _memory(self, machine: Machine) -> Iterator[str]:
         node = None if machine.life is None else machine.life.node
@@ -95,7 +95,7 @@ def _waits(machine: Machine) -> Iterator[str]:
     here = {one.id for server in node.broker.servers for one in server.connections}
     gone = set(purgatory._owners) - here
     if gone:
-        yield f"lets {len(gone)} connections wait that are gone"
+        yield f"keeps waits of {len(gone)} closed connections"
     due_ms = purgatory.next_deadline_ms()
     now_ms = machine.clock.monotonic_ms()
     if due_ms is not None and due_ms < now_ms - OVERDUE_MS:

@@ -157,7 +157,7 @@ class LocalLogJudge(Judge):
                     elif not (start in said[0] and size in said[1]):
                         name = f"{self._truth.topic_names.get(key[0])}-{key[1]}"
                         self._broken.append(
-                            f"L1: {name}: {message.broker_id} says of {member.broker_id} in epoch "
+                            f"L1: {name}: {message.broker_id} reports {member.broker_id} in epoch "
                             f"{member.broker_epoch} {start, size}, which said {said}"
                         )
 
@@ -187,7 +187,7 @@ class LocalLogJudge(Judge):
         on = any(value > 0 for value in self._thresholds(one.image, one.topic).values())
         require(
             on or not one.new.local_logs,
-            f"L1: {one.where}: {one.new.local_logs} are stored, and nobody asks for them",
+            f"L1: {one.where}: {one.new.local_logs} are stored without thresholds",
         )
         before = {entry.broker_id: entry for entry in one.old.local_logs.entries}
         for entry in one.new.local_logs.entries:

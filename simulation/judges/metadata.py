@@ -197,7 +197,7 @@ class MetadataTruth:
         if target == frozenset(old.replicas) - frozenset(old.adding):
             return  # cancelled
         asked = target in self.moves.get(partition, ())
-        require(asked, f"P23: {where}: replicas {new.replicas} after {old}, which nobody asked for")
+        require(asked, f"P23: {where}: replicas {new.replicas} after {old}, without a request")
         require(
             target <= set(new.isr), f"P23: {where}: a move ends in {new.replicas}, ISR {new.isr}"
         )

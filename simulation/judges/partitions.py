@@ -521,7 +521,7 @@ class Promises:
         path = posixpath.join(log.directory, LEADER_EPOCH_CHECKPOINT)
         file = log.files.read(path) if log.files.exists(path) else b"0\n0\n"
         told = {entry.epoch for entry in decode_epochs(file)}
-        require(shown <= told, f"P18: {where} shows {shown}, its file tells of {told}")
+        require(shown <= told, f"P18: {where} shows {shown}, its epoch file has {told}")
         self._told[one] = max(shown)
 
     def _may_show(
@@ -679,7 +679,9 @@ class Promises:
 
     def _removed(self, topic: TopicImage) -> None:
         """Stop waiting for replicas of a deleted topic."""
-        require(topic.name in self.may_vanish, f"F: {topic.name} is gone, nobody has deleted it")
+        require(
+            topic.name in self.may_vanish, f"F: {topic.name} does not exist, no operator deleted it"
+        )
         for index in topic.partitions:
             for _, awaited in self.unclean.values():
                 awaited.discard((topic.id, index))

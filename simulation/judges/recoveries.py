@@ -76,7 +76,7 @@ class RecoveryJudge(Judge):
                 has = _end_of(log)
                 if told != has and not (has.end == told.end == log.local_log_start_offset):
                     where = f"{log.topic}-{log.partition} of {broker.node_id}"
-                    self._lies.append(f"P21: {where} ends with {has}, the broker says {told}")
+                    self._lies.append(f"P21: {where} ends with {has}, the broker reports {told}")
                 key = (topic.topic_id, info.partition)
                 life, epoch = response.broker_epoch, info.current_leader_epoch
                 self._laws.answered(key, broker.node_id, life, epoch, told)

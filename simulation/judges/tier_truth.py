@@ -112,7 +112,7 @@ class TierTruth:
         try:
             message, _ = decode_remote_log_record(value)
         except ProtocolError as error:
-            raise Violation(f"S3: {value!r} is no record of the tier: {error}") from error
+            raise Violation(f"S3: {value!r} is not a record of the tier: {error}") from error
         if isinstance(message, RemotePartitionDeleteMetadataRecord):
             of = message.topic_id_partition
             key, state = (of.id, of.partition), message.remote_partition_delete_state

@@ -173,7 +173,7 @@ class TierJudge(Judge):
                 continue
             copy = self.truth.copies.get(segment_id)
             where = f"S3: {touch.life} {touch.what} {touch.key}"
-            require(copy is not None, f"{where}: no record tells of it")
+            require(copy is not None, f"{where}: no record names it")
             assert copy is not None
             if touch.what == PUT and copy.state in (DELETE_STARTED, DELETE_FINISHED):
                 self._late.add(touch.key)
@@ -246,7 +246,7 @@ class TierJudge(Judge):
             if copy.begins < following and base <= copy.last:
                 require(
                     epoch_at(copy.epochs, max(base, copy.begins)) == epoch,
-                    f"S2: {copy} of {truth.name} says {copy.epochs}, {base} is of epoch {epoch}",
+                    f"S2: {copy} of {truth.name} has {copy.epochs}, {base} is of epoch {epoch}",
                 )
         led = self._leads.get((change.broker_id, copy.key))
         if copy.key in self._losses.keys:
@@ -309,7 +309,7 @@ class TierJudge(Judge):
                 require(
                     missing is None or self._losses.explains(copy.key, missing),
                     f"S4: {machine.host} deletes {copy} of {one.topic}-{one.index}; after a power "
-                    f"cut it would begin at {start}, and nobody has {missing}",
+                    f"cut it would begin at {start}, and no log has {missing}",
                 )
             if one.topic not in self._promises.given_up:
                 self._look_at_cover(machine.host, one)
@@ -596,7 +596,7 @@ def _segment_of(key: str) -> bytes:
     try:
         return uuid_from_text(name)
     except ValueError as error:
-        raise Violation(f"S3: {key} is no object of a segment") from error
+        raise Violation(f"S3: {key} is not an object of a segment") from error
 
 
 def _durable_start(machine: Machine, one: Partition) -> int:

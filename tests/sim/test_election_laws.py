@@ -105,14 +105,14 @@ def test_a_member_whose_disk_is_gone_is_elected_uncleanly() -> None:
 def test_a_member_that_has_its_disk_is_elected_cleanly(was: bytes) -> None:
     """P22: no replica counts as lost if no directory was on record."""
     assert elected(ElectedAs.ISR, was, NEW_DISK).committed == {ElectedAs.ISR: 1}
-    with pytest.raises(Violation, match="^P22: .* the record says UNCLEAN"):
+    with pytest.raises(Violation, match="^P22: .* the record has UNCLEAN"):
         elected(ElectedAs.UNCLEAN, was, NEW_DISK)
 
 
 def test_who_has_caught_up_on_a_new_disk_is_elected_cleanly_as_its_move_ends() -> None:
     """P22, seed 623: the replica was in no ISR with the old disk."""
     assert elected(ElectedAs.ISR, OLD_DISK, NEW_DISK, joins=True).committed == {ElectedAs.ISR: 1}
-    with pytest.raises(Violation, match="^P22: .* the record says UNCLEAN"):
+    with pytest.raises(Violation, match="^P22: .* the record has UNCLEAN"):
         elected(ElectedAs.UNCLEAN, OLD_DISK, NEW_DISK, joins=True)
 
 

@@ -64,13 +64,13 @@ NAMED = Named(5, 7, "node-5", 9092)
     ("named", "images", "said"),
     [
         (NAMED, [FENCED_5], "it is fenced"),
-        (NAMED, [GONE_5], "no such broker is registered"),
+        (NAMED, [GONE_5], "the broker is not registered"),
         (NAMED, [LED_BY_4], "the leader is 4 in epoch 8"),
         (NAMED._replace(epoch=6), [LED_BY_5], "the leader is 5 in epoch 7"),
         (NAMED._replace(port=9093), [LED_BY_5], "it is at"),
         (NAMED, [FENCED_5, LED_BY_4], "it is fenced; the leader is 4"),
-        (NAMED, [EMPTY_IMAGE], "no such partition"),
-        (NAMED, [], "knows nothing"),
+        (NAMED, [EMPTY_IMAGE], "the partition does not exist"),
+        (NAMED, [], "no metadata image"),
     ],
 )
 def test_no_image_allows_it(named: Named, images: list[MetadataImage], said: str) -> None:

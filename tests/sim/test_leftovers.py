@@ -118,11 +118,11 @@ PLANTED = {
     a_strange_follower: f"remembers of t0-0 the followers [{NOBODY}]",
     sessions_of_two_lives: f"remembers sessions of broker {NOBODY} with the epochs [1, 2]",
     an_overdue_wait: "longer than it asked for",
-    a_wait_of_nobody: "lets 1 connections wait that are gone",
+    a_wait_of_nobody: "keeps waits of 1 closed connections",
     a_file_thrice: "['/data/thrice'] open more than 2 times",
     a_deleted_file: "['/data/left'] open, which are deleted",
-    timers: "timers, in the beginning",
-    tasks: "tasks, in the beginning",
+    timers: "timers, at the start",
+    tasks: "tasks, at the start",
 }
 """The judge names the later ones first."""
 
