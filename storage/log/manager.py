@@ -17,7 +17,6 @@ rename on the event loop, which frees the name at once, and the removal in worke
 from __future__ import annotations
 
 import asyncio
-import heapq
 import posixpath
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -48,9 +47,9 @@ from storage.log.epoch_file import TOGETHER, write_all
 from storage.log.errors import BadLogDirectory, LogFailed
 from storage.log.log import PRODUCER_ID_EXPIRATION_MS, Log, LogHooks
 from storage.log.offset_checkpoint import OffsetCheckpoint
+from storage.log.removals import Removals
 
 CLOSING_WORKERS: Final = 8
-REMOVING_WORKERS: Final = 2
 """Few, so that cold reads and checkpoints find a worker during the removal of a big topic."""
 REMOVED_PER_STEP: Final = 32
 """Number of segments; each takes four renames."""
@@ -180,11 +179,8 @@ class LogManager:
             roll_jitter_ms=lambda limit_ms: rng.randrange(limit_ms),
         )
         self._to_flush: dict[Log, None] = {}
-        self._discarded: list[tuple[float, int, str]] = []
-        self._discard_count = 0
+        self._removals = Removals(files, directory, clock)
         self._epochs_due = True
-        self._renamed = False
-        """True if a folder was renamed since the directory was last flushed."""
         self._recovery_points_due = False
         self._log_starts_due = False
         self._checkpoints: dict[str, OffsetCheckpoint] = {}
@@ -275,7 +271,7 @@ class LogManager:
                 ) from None
             path = posixpath.join(self.directory, name)
             if folder.suffix == folders.DELETE_SUFFIX:
-                self._discard_path(path, 0)
+                self._removals.add(path, 0)
             elif folder.suffix == folders.STRAY_SUFFIX:
                 self.strays.append(path)
             elif folder.suffix == folders.FUTURE_SUFFIX:
@@ -367,7 +363,7 @@ class LogManager:
         log = self._rename_away(topic, partition, folders.DELETE_SUFFIX)
         if log is None:
             return False
-        self._discard_path(log.directory, log.config.file_delete_delay_ms)
+        self._removals.add(log.directory, log.config.file_delete_delay_ms)
         return True
 
     def set_aside(self, topic: str, partition: int) -> str | None:
@@ -381,7 +377,7 @@ class LogManager:
     def remove_stray(self, path: str) -> None:
         """Remove a `-stray` folder that is no longer needed."""
         self.strays.remove(path)
-        self._discard_path(path, 0)
+        self._removals.add(path, 0)
 
     def find_strays(self, belongs: Callable[[str, int, TopicId | None], bool]) -> list[Log]:
         """Return the logs for which `belongs(topic, partition, topic id)` is false.
@@ -405,7 +401,7 @@ class LogManager:
         name = folders.renamed_folder(topic, partition, random_uuid(self._rng), suffix)
         target = posixpath.join(self.directory, name)
         self.files.rename(log.directory, target)
-        self._renamed = True
+        self._removals.note_rename()
         log.directory = log.guard.directory = target
         return log
 
@@ -433,13 +429,8 @@ class LogManager:
 
     def _discard(self, log: Log, paths: Sequence[str]) -> None:
         for path in paths:
-            self._discard_path(path, log.config.file_delete_delay_ms)
+            self._removals.add(path, log.config.file_delete_delay_ms)
         self.trimmed(log)
-
-    def _discard_path(self, path: str, delay_ms: int) -> None:
-        self._discard_count += 1
-        due_ms = self._clock.monotonic_ms() + delay_ms
-        heapq.heappush(self._discarded, (due_ms, self._discard_count, path))
 
     def collect(self) -> Iterator[Family]:
         """Yield the metrics of this directory for the metrics registry."""
@@ -578,34 +569,11 @@ class LogManager:
             return  # reported through on_failure
 
     async def remove_discarded(self, *, at_once: bool = False) -> int:
-        """Remove renamed files and folders whose delay is over. Returns how many. Raises OSError.
+        """Remove renamed files and folders whose delay is over; all of them if `at_once`.
 
-        Removes a few at a time, and only after the renames are durable: otherwise a power cut could
-        restore a folder under its old name with half of its files.
+        Returns how many. Raises OSError.
         """
-        removed = 0
-        while (doomed := self._take_discarded(at_once)) or self._renamed:
-            if self._renamed:
-                self._renamed = False
-                await self.files.run(self.files.fsync_dir, self.directory)
-            await asyncio.gather(*(self.files.run(self._remove, path) for path in doomed))
-            removed += len(doomed)
-        return removed
-
-    def _take_discarded(self, at_once: bool) -> list[str]:
-        now_ms = self._clock.monotonic_ms()
-        taken: list[str] = []
-        while self._discarded and len(taken) < REMOVING_WORKERS:
-            if not at_once and self._discarded[0][0] > now_ms:
-                break
-            taken.append(heapq.heappop(self._discarded)[2])
-        return taken
-
-    def _remove(self, path: str) -> None:
-        if self.files.isdir(path):
-            self.files.rmtree(path)
-        elif self.files.exists(path):
-            self.files.unlink(path)
+        return await self._removals.run(at_once=at_once)
 
     # Checkpoints -----------------------------------------------------------------------------
 
