@@ -151,7 +151,7 @@ def _parameters(command: Any, name: str) -> Iterator[str]:
 def keys_page() -> str:
     """Return the reference of all configuration keys, by resource."""
     from runtime.config import tables
-    from runtime.config.docs import WITHOUT_EFFECT
+    from runtime.config.without_effect import WITHOUT_EFFECT
 
     without = {name for names in WITHOUT_EFFECT.values() for name in names}
     lines = [

@@ -26,10 +26,10 @@ from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.transport.client import Connection
-from runtime.config.docs import WITHOUT_EFFECT
 from runtime.config.dynamic import NOT_BUILT
 from runtime.config.schema import Dynamic
 from runtime.config.tables import BROKER_DYNAMIC_KEYS, NODE_KEYS
+from runtime.config.without_effect import WITHOUT_EFFECT
 from testkit.memory.metric_traffic import connect, create_topic
 from testkit.memory.node import running_node
 from testkit.memory.turns import until
@@ -110,6 +110,8 @@ ACT: dict[str, tuple[str, Any, Probe]] = {
         TimestampType.LOG_APPEND_TIME,
         of_rules("timestamp_type"),
     ),
+    "log.remote.copy.lag.bytes": ("77", 77, of_log("remote_copy_lag_bytes")),
+    "log.remote.copy.lag.ms": ("77", 77, of_log("remote_copy_lag_ms")),
     "log.retention.bytes": ("77", 77, of_log("retention_bytes")),
     "log.retention.ms": ("77", 77, of_log("retention_ms")),
     "log.roll.jitter.ms": ("77", 77, of_log("segment_jitter_ms")),
@@ -124,6 +126,7 @@ ACT: dict[str, tuple[str, Any, Probe]] = {
         {"10.0.0.1": 7},
         of_gate("per_ip_overrides"),
     ),
+    "max.decompressed.message.bytes": ("77", 77, of_rules("record_bytes_max")),
     "message.max.bytes": ("77", 77, of_rules("max_message_bytes")),
     "min.insync.replicas": ("2", 2, lambda broker: broker.settings.of(TOPIC).min_isr),
     "num.replica.fetchers": ("2", 2, lambda broker: broker.replication.fetchers._per_leader),

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from runtime.config import tables
-from runtime.config.docs import DOCS, NO_EFFECT, WITHOUT_EFFECT
+from runtime.config.docs import DOCS, NO_EFFECT
 from runtime.config.dynamic import broker_key
 from runtime.config.schema import ConfigKey
+from runtime.config.without_effect import WITHOUT_EFFECT
 
 ROOT = Path(__file__).parents[4]
 ACTING = ("broker", "controller", "kraftbox", "metalog", "protocol", "serving", "storage")
