@@ -205,3 +205,14 @@ async def test_deletion_that_failed_in_part_leaves_nothing_that_counts(
     )
     await SegmentStore(room.bucket).delete(segment)
     assert not set(keys_to_delete(segment)) & set(room.bucket.keys)
+
+
+@pytest.mark.parametrize("kind", [one for one in Kind if one is not Kind.MANIFEST])
+async def test_rebuild_leaves_out_a_copy_with_an_object_of_another_size(kind: Kind) -> None:
+    """S1, S3: the manifest alone does not make a copy complete."""
+    room = await Room().fill()
+    damaged = room.segments[1]  # it has a transaction index
+    await room.bucket.put(object_key(damaged, kind), b"of another size")
+    listed = await rebuild(room.bucket, broker_id=1, now_ms=0)
+    found = {one.segment_id for one in listed if isinstance(one, RemoteSegment)}
+    assert found == {one.segment_id for one in room.segments} - {damaged.segment_id}
