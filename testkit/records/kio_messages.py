@@ -34,6 +34,13 @@ def kio_classes() -> list[tuple[str, int, str]]:
     ]
 
 
+NAMES_BEFORE = {
+    "generation_id_or_member_epoch": "generation_id",
+    "acceptable_recovery_lag_legacy": "acceptable_recovery_lag",
+}
+"""Names of fields before Kafka 4.4, by the present name: other implementations still use them."""
+
+
 def kio_fields(cls: type[Struct], kio_class: Any, version: int) -> list[tuple[Field, Any, Any]]:
     """Return our field, kio's field and the resolved type of kio's field."""
     ours = [f for f in cls.FIELDS if version in parse_versions(f.versions)]
@@ -46,6 +53,7 @@ def kio_fields(cls: type[Struct], kio_class: Any, version: int) -> list[tuple[Fi
             f.name + "_",
             re.sub("_ms$", "", f.name),
             f.name.replace("kraft", "k_raft"),
+            NAMES_BEFORE.get(f.name, f.name),
         }
         assert g.name in names, (cls, f.name, g.name)
     return [(f, g, hints[g.name]) for f, g in zip(ours, theirs, strict=True)]

@@ -130,7 +130,7 @@ def test_b08_version_that_does_not_exist(target: Target, api_key: int, version: 
     assert_closed(target, header(api_key, version) + bytes(50))
 
 
-@pytest.mark.parametrize("version", [5, 99, 32767, -1])
+@pytest.mark.parametrize("version", [6, 99, 32767, -1])
 def test_b08_version_of_api_versions_that_does_not_exist(target: Target, version: int) -> None:
     with target.connect() as peer:
         peer.send_frame(header(API_VERSIONS, version, 77) + b"\x00anything")
@@ -138,7 +138,8 @@ def test_b08_version_of_api_versions_that_does_not_exist(target: Target, version
         assert correlation_id == 77
         assert answer.error_code == UNSUPPORTED_VERSION
         (own,) = [key for key in answer.api_keys if key.api_key == API_VERSIONS]
-        assert (own.min_version, own.max_version) == (0, 4)
+        last = 4 if target.is_kafka else 5  # the oracle of this group is Kafka 4.3.1
+        assert (own.min_version, own.max_version) == (0, last)
         peer.works()
 
 

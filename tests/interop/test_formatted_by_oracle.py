@@ -11,7 +11,7 @@ from metalog.image.values import EMPTY_IMAGE, MetadataImage
 from metalog.quorum.batches import read_batches
 from testkit.kafka.jars import ORACLE, kafka_libs
 from testkit.kafka.nodes import ApacheKafkaNode
-from testkit.kafka.twins import CLUSTER_ID, COMMON_FEATURES, KraftboxServer, Place
+from testkit.kafka.twins import CLUSTER_ID, COMMON_FEATURES, KraftboxServer, NodeDirectory
 
 pytestmark = [
     pytest.mark.interop,
@@ -25,7 +25,7 @@ pytestmark = [
 SCRAM = ["--add-scram", "SCRAM-SHA-256=[name=alice,iterations=4096,password=secret]"]
 
 
-def image_of(place: Place) -> MetadataImage:
+def image_of(place: NodeDirectory) -> MetadataImage:
     log = place.data / "__cluster_metadata-0/00000000000000000000.log"
     records = [one for batch in read_batches(log.read_bytes()) for one in batch.records]
     return replay_all(EMPTY_IMAGE, records)
@@ -37,7 +37,7 @@ def test_directory_of_the_oracle_keeps_levels_and_credentials(
     tmp_path: Path, way: str, release: str, level: int, elr: int
 ) -> None:
     """The log of an empty quorum begins with the records of the 0-0 snapshot, once."""
-    place = Place(tmp_path / "node", {})
+    place = NodeDirectory(tmp_path / "node", {})
     if way == "static":
         del place.settings["controller.quorum.bootstrap.servers"]
         place.settings["controller.quorum.voters"] = f"1@{place.controller}"

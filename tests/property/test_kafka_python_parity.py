@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from protocol import codec
 from protocol.ids import ZERO_UUID
 from protocol.schema import Message, Struct, parse_versions
+from testkit.records.kio_messages import NAMES_BEFORE
 from testkit.records.messages import EXAMPLES, message_classes, messages_of
 
 # It shows these under other names, as sets.
@@ -53,7 +54,8 @@ CASES = [
 def assert_same_values(ours: Struct, other: Any, version: int) -> None:
     for f in ours.FIELDS:
         if version in parse_versions(f.versions) and f.name not in BIT_SETS:
-            assert_same(getattr(ours, f.name), getattr(other, f.name), version)
+            name = f.name if hasattr(other, f.name) else NAMES_BEFORE[f.name]
+            assert_same(getattr(ours, f.name), getattr(other, name), version)
 
 
 def assert_same(ours: Any, other: Any, version: int) -> None:

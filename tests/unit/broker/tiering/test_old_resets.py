@@ -13,9 +13,9 @@ from itertools import count
 from typing import Any
 
 import pytest
-from broker.replication.fetcher import Reset
-from broker.replication.offset_resets import ListOffsetsReset
 
+from broker.replication.fetching.fetcher import Reset
+from broker.replication.fetching.offset_resets import ListOffsetsReset
 from protocol.errors import ApiError, ErrorCode
 from protocol.metadata.remove_topic_record import RemoveTopicRecord
 from storage.log.log import Log
