@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from broker.replication.partition.leadership import become_follower
 from testkit.memory.metric_traffic import (
     BATCH,
     BEGIN,
@@ -302,7 +303,8 @@ async def test_partition_series_follow_the_setting(which: str) -> None:
         await create_topic(client, TOPIC)
         assert node.broker is not None
         followed = node.broker.replicas.find(TOPIC, 1)
-        effects = followed.become_follower(
+        effects = become_follower(
+            followed,
             leader_id=2,
             leader_epoch=followed.leader_epoch + 1,
             partition_epoch=followed.partition_epoch + 1,
