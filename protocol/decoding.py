@@ -28,7 +28,7 @@ M = TypeVar("M", bound=Message)
 WHOLE_BYTES: Final = 4096
 """A frame up to this size is decoded at once: its worst takes a millisecond."""
 MEMORY_FACTOR: Final = 4
-FREE_BYTES: Final = 1 << 20
+FREE_BYTES: Final = 5 << 18
 EXCESS_BYTES_MAX: Final = 80 << 20
 """The most that one decoding takes from its allowance."""
 ALLOWANCE_BYTES: Final = 256 << 20
