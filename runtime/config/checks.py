@@ -29,6 +29,7 @@ from runtime.config.tiering import (
     copy_lag_problem,
     local_retention_problem,
 )
+from runtime.config.validators import repeats
 
 REPLICA_SELECTORS = (
     "org.apache.kafka.common.replica.LeaderSelector",
@@ -238,6 +239,9 @@ def _groups(node: NodeValues) -> Iterator[ConfigError]:
             yield _wrong(
                 heartbeat, node[heartbeat], f"must be below {session.name}={node[session]}"
             )
+    tags = keys_group_coordinator.GROUP_STREAMS_RACK_AWARE_ASSIGNMENT_TAGS.name
+    if repeats(node.given.get(tags, "")):
+        yield ConfigError(tags, node.given[tags], "must not repeat a tag")
     for bounds in OTHER_BOUNDS:
         yield from _bounded(node, bounds)
     key = keys_group_coordinator.GROUP_COORDINATOR_REBALANCE_PROTOCOLS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from runtime.config import keys_group
 from runtime.config import keys_group_coordinator as keys
@@ -11,6 +10,7 @@ from runtime.config.errors import ConfigError, UnknownKey
 from runtime.config.group_bounds import BOUNDS, Bounds
 from runtime.config.node import NodeConfig
 from runtime.config.tables import GROUP_KEYS
+from runtime.config.validators import repeats
 
 _SESSIONS_AND_HEARTBEATS = (
     (keys_group.CONSUMER_SESSION_TIMEOUT_MS, keys_group.CONSUMER_HEARTBEAT_INTERVAL_MS),
@@ -33,7 +33,10 @@ def validate_group_config(overrides: Mapping[str, str], node: NodeConfig) -> Non
         bounds = BOUNDS.get(key.synonyms[0][0]) if key.synonyms else None
         if bounds is not None:
             _check_bounds(name, text, values[name], bounds, node)
-    _check_assignor(values, node)
+    _check_assignor(overrides, node)
+    tags = keys_group.STREAMS_RACK_AWARE_ASSIGNMENT_TAGS.name
+    if repeats(overrides.get(tags, "")):
+        raise ConfigError(tags, overrides[tags], "must not repeat a tag")
     for session, heartbeat in _SESSIONS_AND_HEARTBEATS:
         if values[session.name] <= values[heartbeat.name]:
             raise ConfigError(
@@ -43,11 +46,11 @@ def validate_group_config(overrides: Mapping[str, str], node: NodeConfig) -> Non
             )
 
 
-def _check_assignor(values: Mapping[str, Any], node: NodeConfig) -> None:
+def _check_assignor(overrides: Mapping[str, str], node: NodeConfig) -> None:
     """Raise ConfigError if a streams group names an assignor that its coordinator lacks."""
     name, known = keys_group.STREAMS_ASSIGNOR_NAME.name, keys.GROUP_STREAMS_ASSIGNORS
-    if values.get(name) and values[name] not in node[known]:
-        raise ConfigError(name, values[name], f"must be in {known.name}={','.join(node[known])}")
+    if overrides.get(name) and overrides[name] not in node[known]:
+        raise ConfigError(name, overrides[name], f"must be in {known.name}={','.join(node[known])}")
 
 
 def _check_bounds(name: str, text: str, value: int, bounds: Bounds, node: NodeConfig) -> None:

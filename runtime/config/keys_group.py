@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime.config import keys_group_coordinator
 from runtime.config.schema import BOOLEAN, INT, LIST, LONG, LOW, STRING, GroupKey
-from runtime.config.validators import DEAD_LETTER_TOPIC, DISTINCT, SHARE_RESET, at_least, one_of
+from runtime.config.validators import DEAD_LETTER_TOPIC, SHARE_RESET, a_list, at_least, one_of
 
 CONSUMER_ASSIGNMENT_INTERVAL_MS = GroupKey(
     "consumer.assignment.interval.ms",
@@ -112,7 +112,12 @@ STREAMS_ASSIGNMENT_INTERVAL_MS = GroupKey(
     at_least(0),
     synonyms=[(keys_group_coordinator.GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS, 1)],
 )
-STREAMS_ASSIGNOR_NAME = GroupKey("streams.assignor.name", STRING, None)
+STREAMS_ASSIGNOR_NAME = GroupKey(
+    "streams.assignor.name",
+    STRING,
+    None,
+    synonyms=[(keys_group_coordinator.GROUP_STREAMS_ASSIGNORS, 1)],
+)
 STREAMS_ASSIGNOR_OFFLOAD_ENABLE = GroupKey(
     "streams.assignor.offload.enable",
     BOOLEAN,
@@ -153,7 +158,7 @@ STREAMS_RACK_AWARE_ASSIGNMENT_TAGS = GroupKey(
     "streams.rack.aware.assignment.tags",
     LIST,
     [],
-    DISTINCT,
+    a_list(empty=True),
     LOW,
     synonyms=[(keys_group_coordinator.GROUP_STREAMS_RACK_AWARE_ASSIGNMENT_TAGS, 1)],
 )

@@ -16,7 +16,7 @@ from runtime.config.schema import (
     STRING,
     NodeKey,
 )
-from runtime.config.validators import DISTINCT, a_list, at_least, between, one_of_any_case
+from runtime.config.validators import a_list, at_least, between, one_of_any_case
 
 ERRORS_DEADLETTERQUEUE_AUTO_CREATE_TOPICS_ENABLE = NodeKey(
     "errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, dynamic=CLUSTER
@@ -211,7 +211,7 @@ GROUP_STREAMS_NUM_WARMUP_REPLICAS = NodeKey(
     "group.streams.num.warmup.replicas", INT, 2, at_least(0), internal=True
 )
 GROUP_STREAMS_RACK_AWARE_ASSIGNMENT_TAGS = NodeKey(
-    "group.streams.rack.aware.assignment.tags", LIST, [], DISTINCT, LOW
+    "group.streams.rack.aware.assignment.tags", LIST, [], a_list(empty=True), LOW
 )
 GROUP_STREAMS_SESSION_TIMEOUT_MS = NodeKey(
     "group.streams.session.timeout.ms", INT, 45_000, at_least(1)

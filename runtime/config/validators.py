@@ -68,13 +68,15 @@ THROTTLED_REPLICAS = Validator(
 DEAD_LETTER_TOPIC = Validator(
     "a name that does not begin with __", lambda value: not value.startswith("__")
 )
-DISTINCT = Validator(
-    "a list without empty or equal entries",
-    lambda value: all(value) and len(set(value)) == len(value),
-)
 # A pattern as text: compiling it would cost every start a millisecond.
 _DURATION = r"(?i)by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d{1,9})?S)?)?"
 SHARE_RESET = Validator(
     "latest, earliest or by_duration:PnDTnHnMn.nS",
     lambda value: value.lower() in ("latest", "earliest") or bool(re.fullmatch(_DURATION, value)),
 )
+
+
+def repeats(text: str) -> bool:
+    """Return whether a list in a configuration repeats an entry; parsing would drop it."""
+    entries = [entry.strip() for entry in text.split(",")]
+    return len(set(entries)) != len(entries)

@@ -442,5 +442,20 @@ def all_cases() -> dict[ApiKey, Cases]:
             "a name": {"client_software_name": "a", "client_software_version": "1"},
             "no name": {"client_software_name": "", "client_software_version": "1"},
             "a bad name": {"client_software_name": "-", "client_software_version": "1"},
+            **{
+                label: {
+                    "client_software_name": "a",
+                    "client_software_version": "1",
+                    "cluster_id": cluster_id,
+                    "node_id": node_id,
+                }
+                for label, cluster_id, node_id in (
+                    ("another cluster", "other", 1),
+                    ("an empty cluster", "", 1),
+                    ("a cluster alone", "other", -1),
+                    ("a node alone", None, 1),
+                    ("a negative node", None, -2),
+                )
+            },
         },
     }

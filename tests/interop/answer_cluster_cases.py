@@ -100,6 +100,12 @@ def cluster() -> dict[ApiKey, Cases]:
             "a negative one": {"broker_id": -1},
             "the greatest": {"broker_id": MAX32},
         },
+        ApiKey.UNREGISTER_CONTROLLER: {
+            "an unknown controller": {"controller_id": 9},
+            "the active controller": {"controller_id": 1},
+            "a negative one": {"controller_id": -1},
+            "the greatest": {"controller_id": MAX32},
+        },
         ApiKey.DESCRIBE_LOG_DIRS: {
             label: {"topics": [{"topic": name, "partitions": list(indexes)}]}
             for label, name, indexes in (

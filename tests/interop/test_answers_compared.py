@@ -22,7 +22,7 @@ from protocol.errors import EncodeError
 from protocol.messages import request_class
 from protocol.schema import Request, VersionRange
 from testkit.kafka.compared import TEXTS, UNSHARED, Difference, built, differences, plain
-from testkit.kafka.jars import kafka_libs
+from testkit.kafka.jars import ORACLE, kafka_libs
 from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.processes.nodes import KraftboxNode
 from testkit.processes.peer import Closed, Peer, Target
@@ -189,7 +189,7 @@ def _says_more(found: Difference) -> bool:
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Node]]:
     """Start ours and Apache Kafka's, prepared in the same way."""
-    if kafka_libs() is None:
+    if kafka_libs(ORACLE) is None:
         pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
     directory = tmp_path_factory.mktemp("compared")
     client, controller = free_ports(2)
@@ -205,6 +205,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Node
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(directory / "kafka/data"),
         },
+        version=ORACLE,
     )
     levels = [part for name in NOT_BUILT for part in ("--feature", f"{name}.version=0")]
     kafka.format(CLUSTER_ID, *levels)
@@ -294,7 +295,8 @@ def test_a_members_life(nodes: tuple[Node, Node], version: int) -> None:
             node.ask(api, at, {**body, **as_member(api, at, member)})
             for node, member in zip(nodes, members, strict=True)
         ]
-        assert list(differences(*answers)) == [], (api.name, at, body)
+        found = [one for one in differences(*answers) if not _says_more(one)]
+        assert found == [], (api.name, at, body)
 
 
 def member_steps(group: str) -> list[tuple[ApiKey, Mapping[str, Any]]]:

@@ -145,6 +145,17 @@ CASES = [
     "BROKER|compression.gzip.level=0",
     "BROKER|compression.type=none",
     "BROKER|socket.request.max.bytes=0",
+    "BROKER|group.streams.rack.aware.assignment.tags=zone,rack",
+    "BROKER|group.streams.rack.aware.assignment.tags=zone,zone",
+    "BROKER|group.streams.num.warmup.replicas=21",
+    "BROKER|group.streams.task.offset.interval.ms=14999",
+    "BROKER|group.streams.num.standby.replicas=3",
+    "BROKER|group.share.delivery.count.limit=11",
+    "BROKER|group.share.partition.max.record.locks=4001",
+    "BROKER|group.share.record.lock.duration.ms=14999",
+    "BROKER|max.decompressed.message.bytes=0",
+    "BROKER|max.decompressed.message.bytes=2147483640",
+    "BROKER|log.local.retention.ms=5|log.remote.copy.lag.ms=6",
 ]
 
 BEYOND_KAFKA = ("kraftbox.", "unclean.recovery.", "leader.election.eligible.")

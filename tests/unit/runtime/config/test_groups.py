@@ -52,3 +52,29 @@ def test_a_session_outlasts_its_heartbeats():
 def test_unknown_names():
     with pytest.raises(UnknownKey):
         validate_group_config({"session.timeout.ms": "1"}, node())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "accepted"),
+    [
+        ({"streams.assignor.name": "sticky"}, True),
+        ({"streams.assignor.name": "other"}, False),
+        ({"streams.rack.aware.assignment.tags": "zone,rack"}, True),
+        ({"streams.rack.aware.assignment.tags": "zone,zone"}, False),
+        ({"streams.num.warmup.replicas": "20"}, True),
+        ({"streams.num.warmup.replicas": "21"}, False),
+        ({"streams.task.offset.interval.ms": "15000"}, True),
+        ({"streams.task.offset.interval.ms": "14999"}, False),
+        ({"errors.deadletterqueue.topic.name": "dlq.t"}, True),
+        ({"errors.deadletterqueue.topic.name": "__t"}, False),
+    ],
+)
+def test_group_keys_of_kafka_4_4_are_validated_as_there(
+    overrides: dict[str, str], accepted: bool
+) -> None:
+    """Bounds and assignors come from the node, with its defaults."""
+    if accepted:
+        validate_group_config(overrides, node())
+    else:
+        with pytest.raises(ConfigError):
+            validate_group_config(overrides, node())
