@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from simulation.world.cluster import NodeLife
 
 
-KEPT_NOT = "The disk did not keep what it had"
+KEPT_NOT = "The disk lost data"
 """The error of a node that stops since its metadata log has rotted; file and offset precede it."""
 
 

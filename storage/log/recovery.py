@@ -368,7 +368,7 @@ def _require_torn(segment: Segment, scan: BatchScan) -> None:
     if has_rotted(rest, scan.next_offset):
         raise CorruptLog(
             f"{segment.log.path} at position {scan.position}, offset {scan.next_offset}: "
-            f"{scan.problem}. No crash leaves that: the disk did not keep what it had"
+            f"{scan.problem}. No crash leaves that: the disk lost data"
         )
 
 

@@ -22,24 +22,24 @@ QUICK_TO_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
 @cache
-def quick_to_start() -> tuple[str, ...]:
-    """Return options of a virtual machine for a quick start; make the archive if it does not
-    exist."""
-    archive = _archive()
+def quick_to_start(version: str = KAFKA_VERSION) -> tuple[str, ...]:
+    """Return options of a virtual machine for a quick start of a release; make its archive if it
+    does not exist."""
+    archive = _archive(version)
     if not archive.exists():
-        _make(archive)
+        _make(archive, version)
     use = (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
     return (*QUICK_TO_START, *use)
 
 
-def _archive() -> Path:
-    """Return the path of the archive: one for each Java and set of jars."""
+def _archive(version: str) -> Path:
+    """Return the path of the archive: one for each release, Java and set of jars."""
     java = Path(shutil.which("java") or "java").resolve()
-    marks = f"{java} {java.stat().st_mtime_ns} {kafka_class_path()}"
-    return cache_folder() / f"kafka-{KAFKA_VERSION}-{zlib.crc32(marks.encode()):08x}.jsa"
+    marks = f"{java} {java.stat().st_mtime_ns} {kafka_class_path(version=version)}"
+    return cache_folder() / f"kafka-{version}-{zlib.crc32(marks.encode()):08x}.jsa"
 
 
-def _make(archive: Path) -> None:
+def _make(archive: Path, version: str) -> None:
     """Start and stop a node that writes the archive; several processes may do so at once."""
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
@@ -55,7 +55,10 @@ def _make(archive: Path) -> None:
             "log.cleaner.dedupe.buffer.size": "4194304",
         }
         node = ApacheKafkaNode(
-            directory, settings, jvm=(*QUICK_TO_START, f"-XX:ArchiveClassesAtExit={made}")
+            directory,
+            settings,
+            jvm=(*QUICK_TO_START, f"-XX:ArchiveClassesAtExit={made}"),
+            version=version,
         )
         node.format(CLUSTER_ID, "--standalone")
         node.start()

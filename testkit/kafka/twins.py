@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from testkit.kafka.class_archive import QUICK_TO_START, quick_to_start
+from testkit.kafka.class_archive import quick_to_start
 from testkit.kafka.jars import KAFKA_VERSION
 from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.kafka.tools import KafkaTools
@@ -132,11 +132,10 @@ class KraftboxServer:
 
 
 def kafka_at(place: NodeDirectory, version: str = KAFKA_VERSION) -> ApacheKafkaNode:
-    """Return a release of Apache Kafka for a formatted directory, with its configuration written.
-
-    Only the release that the archive of classes was made from starts with it.
-    """
-    jvm = quick_to_start() if version == KAFKA_VERSION else QUICK_TO_START
-    node = ApacheKafkaNode(place.directory, place.settings, jvm=jvm, version=version)
+    """Return a release of Apache Kafka for a formatted directory, with its configuration
+    written."""
+    node = ApacheKafkaNode(
+        place.directory, place.settings, jvm=quick_to_start(version), version=version
+    )
     node.write_config()
     return node

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from protocol.api_keys import ApiKey
 from protocol.codec import decode
+from protocol.errors import ErrorCode
 from protocol.headers import decode_request_header, decode_response_header
 from protocol.messages import request_class, response_class
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -124,12 +125,16 @@ def _frames(data: bytes | bytearray) -> Iterator[bytes]:
         at += size
 
 
+def _int16_at(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 2], "big", signed=True)
+
+
 def _exchanges(requests: bytes, answer: bytes) -> Iterator[Exchange]:
     header, at = decode_request_header(requests)
     key, version = header.api_key, header.api_version
     _, body = decode_response_header(answer, key, version)
-    if key == ApiKey.API_VERSIONS and version > ApiVersionsRequest.VERSIONS.last:
-        return  # refused: the client repeats the request, in a version that exists
+    if key == ApiKey.API_VERSIONS and _int16_at(answer, body) == ErrorCode.UNSUPPORTED_VERSION:
+        return  # answered in version 0: the client repeats the request, in a version that exists
     request, _ = decode(request_class(key), requests, version, at)
     response, _ = decode(response_class(key), answer, version, body)
     yield Exchange(key, version, header.client_id, request, response)

@@ -21,6 +21,7 @@ from protocol.batch.records import Record, build_batch
 from protocol.errors import EncodeError
 from protocol.messages import request_class
 from protocol.schema import Request, VersionRange
+from testkit.kafka.class_archive import quick_to_start
 from testkit.kafka.compared import TEXTS, UNSHARED, Difference, built, differences, plain
 from testkit.kafka.jars import ORACLE, kafka_libs
 from testkit.kafka.nodes import ApacheKafkaNode
@@ -205,6 +206,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Node
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(directory / "kafka/data"),
         },
+        jvm=quick_to_start(ORACLE),
         version=ORACLE,
     )
     levels = [part for name in NOT_BUILT for part in ("--feature", f"{name}.version=0")]

@@ -31,7 +31,7 @@ from confluent_kafka.admin import (
 )
 
 from testkit.audits import elections_of, kinds_of
-from testkit.kafka.jars import kafka_libs
+from testkit.kafka.jars import ORACLE, kafka_libs
 from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.kafka.tools import KafkaTools
 from testkit.kafka.twins import (
@@ -247,7 +247,7 @@ def test_kafka_starts_on_what_we_wrote_and_we_go_on_after_it(
 ) -> None:
     format_ours(place)
     world = World(place)
-    ours, kafka = KraftboxServer(place), kafka_at(place)
+    ours, kafka = KraftboxServer(place), kafka_at(place, ORACLE)
     with running(ours):
         world.begin()
         world.produce("kraftbox")
