@@ -7,6 +7,8 @@ from testkit.planting import Bug, bug
 PARTITION = "broker.replication.partition"
 RESETS = "broker.replication.fetching.offset_resets:ListOffsetsReset"
 TRUNCATION = "storage.log.truncation:LogTruncation"
+SET_ISR = f"__import__('{PARTITION}.isr_changes', fromlist=['set_isr']).set_isr"
+"""The module of reports imports no function that changes an ISR: a patch has to."""
 FAMILY = "replicas"
 
 REPLICAS: tuple[Bug, ...] = (
@@ -41,7 +43,7 @@ REPLICAS: tuple[Bug, ...] = (
         (
             f"{PARTITION}.local_log_reports:report_answered",
             "and partition.isr == frozenset(state.isr)",
-            "and set_isr(partition, frozenset(state.isr), counted=False) is not None",
+            f"and {SET_ISR}(partition, frozenset(state.isr), counted=False) is not None",
         ),
         (
             f"{PARTITION}.local_log_reports:report_answered",
