@@ -128,7 +128,7 @@ def test_configs(node: KraftboxNode) -> None:
     shown = json.loads(run(node, "configs", "describe", "--topic", "configured", "--json"))
     assert [c["name"] for c in shown] == ["min.insync.replicas"]
     everything = run(node, "configs", "describe", "--topic", "configured", "--all", "--json")
-    assert len(json.loads(everything)) == 33
+    assert len(json.loads(everything)) == 37
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
