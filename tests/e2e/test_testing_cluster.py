@@ -55,7 +55,7 @@ def test_kafka_cluster_errors_name_the_missing_item(
     kafka_cluster: KafkaCluster, kafka_topic: str
 ) -> None:
     kafka_cluster.produce(kafka_topic, b"one")
-    with pytest.raises(ClusterError, match=r"1 records of 2 within 0\.2 s"):
+    with pytest.raises(ClusterError, match=r"received 1 of 2 records within 0\.2 s"):
         kafka_cluster.consume(kafka_topic, 2, timeout_s=0.2)
     with pytest.raises(ClusterError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         kafka_cluster.produce(kafka_topic, b"one", partition=1)

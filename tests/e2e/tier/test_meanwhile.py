@@ -162,7 +162,7 @@ def test_s4_what_is_being_read_goes(scene: Scene, way: str, answered: bool) -> N
         await asyncio.to_thread(scene.clean)
         proxy.release(held)
         found, resets = await asyncio.wait_for(reading, WAIT_S)
-        assert [(one.asked, one.position) for one in resets] == [(0, start)]
+        assert [(one.requested_offset, one.position) for one in resets] == [(0, start)]
         assert found == [(offset, b"%d" % offset) for offset in range(start, RECORDS)]
 
     asyncio.run(story())
