@@ -94,7 +94,7 @@ def test_look_leaves_no_descriptor_open_and_the_lock_as_it_was(
     before = open_descriptors()
     for _ in range(3):
         LOOKS[look](place)
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
     assert place.is_taken is taken_before
 
 
@@ -103,10 +103,10 @@ def test_look_at_a_port_leaves_no_descriptor_open() -> None:
         port = server.getsockname()[1]
         before = open_descriptors()
         assert not port_is_free(port)
-        assert open_descriptors() == before
+        assert open_descriptors() <= before
     before = open_descriptors()
     port_is_free(port)
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 def test_refused_start_leaves_no_descriptor_open(tmp_path: Path) -> None:
@@ -123,5 +123,5 @@ def test_refused_start_leaves_no_descriptor_open(tmp_path: Path) -> None:
         assert begun.lock_fd is not None
         os.close(begun.lock_fd)
         os.close(begun.log_fd)
-        assert open_descriptors() == before
+        assert open_descriptors() <= before
         assert not ClusterPlace(root).is_taken
