@@ -17,9 +17,9 @@ from kraftbox.cli.storage import format_storage
 from protocol.ids import random_uuid, uuid_to_text
 from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from protocol.transport.client import Connection
-from testkit.processes.link_proxy import LinkProxies
 from testkit.processes.ports import free_port
 from testkit.processes.waiting import until
+from testkit.processes.wire_proxy import WireProxies
 from testkit.processes.wire_record import Watcher
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
@@ -154,13 +154,13 @@ class ProcessCluster:
         watch: Callable[[], Watcher] | None = None,
     ) -> None:
         """`features` are levels for formatting: NAME=LEVEL. `watch` is called for each connection
-        to a controller (LinkProxies)."""
+        to a controller (WireProxies)."""
         self.watch = watch
         self.directory = directory
         self.features = tuple(features)
         self.dynamic = dynamic
         self.settings = dict(settings or {})
-        self.links = LinkProxies()
+        self.links = WireProxies()
         self._counts = (controllers, brokers)
         self.nodes: dict[int, NodeProcess] = {}
 

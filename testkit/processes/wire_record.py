@@ -1,6 +1,6 @@
 """Recorded traffic between nodes and their clients: requests with their responses.
 
-A `WireRecord` is given to proxies in front of nodes (`LinkProxies.add`). Each connection belongs to
+A `WireRecord` is given to proxies in front of nodes (`WireProxies.add`). Each connection belongs to
 one listener; its ApiVersions requests identify the client.
 """
 

@@ -25,8 +25,8 @@ from client.elections import ElectionType
 from client.errors import ClientError
 from protocol.errors import ApiError, ErrorCode
 from testkit.audits import elections_of, kinds_of
+from testkit.processes.log_info_holds import LogInfoProxies, Stage
 from testkit.processes.ports import free_port
-from testkit.processes.question_proxy import QuestionProxies, Stage
 from testkit.processes.quorum_cluster import HOST, NodeProcess, ProcessCluster
 from testkit.processes.waiting import until
 
@@ -54,9 +54,9 @@ class Story:
     `end` is the longest log's end, `acknowledged` the acks=all position.
     """
 
-    def __init__(self, cluster: ProcessCluster, questions: QuestionProxies) -> None:
+    def __init__(self, cluster: ProcessCluster, log_info: LogInfoProxies) -> None:
         self.cluster = cluster
-        self.questions = questions
+        self.log_info = log_info
         self.short, self.middle, self.long = cluster.brokers
         self.ids = [broker.id for broker in cluster.brokers]
         self.end = self.acknowledged = 0
@@ -114,11 +114,11 @@ class Story:
         until(f"broker {broker.id} is fenced: {wanted}", there, WAIT_S, every_s=0.1)
 
     def came(self, stage: Stage, *brokers: NodeProcess, by: NodeProcess | None = None) -> None:
-        """Wait until a request or answer of each of these brokers has reached the proxy."""
+        """Wait until a request to or a response of each of these brokers has reached the proxy."""
         wanted = {broker.id for broker in brokers}
 
         def there() -> bool:
-            seen = list(self.questions.seen)
+            seen = list(self.log_info.seen)
             return wanted <= {
                 one.broker
                 for one in seen
@@ -128,16 +128,16 @@ class Story:
         until(f"{stage} of {wanted}", there, WAIT_S)
 
     def passed(self, broker: NodeProcess, by: NodeProcess | None = None) -> None:
-        """Wait until an answer of this broker has passed the proxy."""
+        """Wait until a response of this broker has passed the proxy."""
 
         def there() -> bool:
             return any(
-                (one.broker, one.stage) == (broker.id, Stage.ANSWER)
+                (one.broker, one.stage) == (broker.id, Stage.RESPONSE)
                 and (by is None or one.controller == by.id)
-                for one in list(self.questions.passed)
+                for one in list(self.log_info.passed)
             )
 
-        until("an answer that went on", there, WAIT_S)
+        until("a response that was forwarded", there, WAIT_S)
 
     # --- what happens ---------------------------------------------------------------------------
 
@@ -193,8 +193,8 @@ class Story:
         self.wait_for(self.long.id, [self.long.id])
         self.produce("1")
         self.long.kill()
-        self.questions.reset()
-        self.questions.hold(Stage.QUESTION, self.ids)
+        self.log_info.reset()
+        self.log_info.hold(Stage.REQUEST, self.ids)
         for broker in self.cluster.brokers:
             broker.start()
 
@@ -207,9 +207,9 @@ class Story:
         """
         self.configure(strategy)
         if without is not None:
-            self.questions.hide(without.id)
+            self.log_info.hide(without.id)
         self.power_cut()
-        self.came(Stage.QUESTION, *(b for b in self.cluster.brokers if b is not without))
+        self.came(Stage.REQUEST, *(b for b in self.cluster.brokers if b is not without))
         if without is not None:
             # No request shows its return; Aggressive would not wait for a broker that is not back
             # yet.
@@ -242,15 +242,15 @@ class Story:
     def ask(self) -> None:
         """Let requests and answers pass, except for the answer of `middle`; wait for all
         answers."""
-        self.questions.hold(Stage.ANSWER, [self.middle.id])
-        self.questions.release(Stage.QUESTION, self.ids)
-        self.came(Stage.ANSWER, *self.cluster.brokers)
+        self.log_info.hold(Stage.RESPONSE, [self.middle.id])
+        self.log_info.release(Stage.REQUEST, self.ids)
+        self.came(Stage.RESPONSE, *self.cluster.brokers)
 
     def end_well(self, leader: NodeProcess) -> None:
         """Assert that this broker leads, all others follow, and its records are the topic's
         records."""
         for stage in Stage:
-            self.questions.release(stage, self.ids)
+            self.log_info.release(stage, self.ids)
         self.recoveries += 1
         self.wait_for(leader.id)
         for node in self.cluster.nodes.values():
@@ -267,17 +267,17 @@ class Story:
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     directory = tmp_path_factory.mktemp("interrupted")
     with (
-        QuestionProxies() as questions,
+        LogInfoProxies() as log_info,
         ProcessCluster(directory, controllers=3, brokers=3, settings=SETTINGS) as cluster,
     ):
         for broker in cluster.brokers:
             inner = free_port()
-            proxy = questions.add(broker.id, (HOST, inner))
+            proxy = log_info.add(broker.id, (HOST, inner))
             outer = f"PLAINTEXT://{HOST}:{broker.port}"
             broker.settings["listeners"] = f"{outer},INNER://{HOST}:{inner}"
             broker.settings["advertised.listeners"] = f"{outer},INNER://{HOST}:{proxy}"
         cluster.start()
-        made = Story(cluster, questions)
+        made = Story(cluster, log_info)
         made.create()
         yield made
 
@@ -289,25 +289,25 @@ def test_the_controller_dies_before_the_record(story: Story) -> None:
     brokers = story.cluster.brokers
     first.kill()
     second = story.cluster.wait_for_leader(first)
-    story.came(Stage.QUESTION, *brokers, by=second)
+    story.came(Stage.REQUEST, *brokers, by=second)
     first.start()
     # Between the answers.
     story.ask()
     until("three controllers", lambda: story.cluster.describe(first), WAIT_S)
     second.kill()
     third = story.cluster.wait_for_leader(second)
-    story.came(Stage.ANSWER, *brokers, by=third)
+    story.came(Stage.RESPONSE, *brokers, by=third)
     second.start()
     # With all answers in its socket.
     until("three controllers", lambda: story.cluster.describe(second), WAIT_S)
     third.pause()
-    story.questions.release(Stage.ANSWER, story.ids)
+    story.log_info.release(Stage.RESPONSE, story.ids)
     story.passed(story.middle, by=third)
-    story.questions.reset()
-    story.questions.hold(Stage.ANSWER, [story.middle.id])
+    story.log_info.reset()
+    story.log_info.hold(Stage.RESPONSE, [story.middle.id])
     third.kill()
     fourth = story.cluster.wait_for_leader(third)
-    story.came(Stage.ANSWER, *brokers, by=fourth)
+    story.came(Stage.RESPONSE, *brokers, by=fourth)
     story.end_well(story.long)
 
 
@@ -322,13 +322,13 @@ def test_the_controller_falls_between_the_record_and_its_commit(story: Story) ->
         active = story.cluster.wait_for_leader()
         before = active.log_text.count(ELECTED)
         story.cluster.links.cut_off(active.id, [each.id for each in story.cluster.controllers])
-        story.questions.release(Stage.ANSWER, story.ids)
+        story.log_info.release(Stage.RESPONSE, story.ids)
         until("the record", lambda: active.log_text.count(ELECTED) > before, WAIT_S)
-        story.questions.hold(Stage.ANSWER, [story.middle.id])
+        story.log_info.hold(Stage.RESPONSE, [story.middle.id])
         later = story.cluster.wait_for_leader(active)
-        story.came(Stage.ANSWER, *story.cluster.brokers, by=later)
+        story.came(Stage.RESPONSE, *story.cluster.brokers, by=later)
         assert not asked.done()
-        story.questions.release(Stage.ANSWER, story.ids)
+        story.log_info.release(Stage.RESPONSE, story.ids)
         assert asked.result(WAIT_S) == ErrorCode.NONE
     story.cluster.links.heal()
     story.end_well(story.long)
@@ -340,13 +340,13 @@ def test_recovery_after_restart_of_answered_broker_requests_again(story: Story) 
     story.ask()
     story.long.kill()
     story.waits("last-known", story.long.id)
-    story.questions.release(Stage.ANSWER, story.ids)
+    story.log_info.release(Stage.RESPONSE, story.ids)
     story.passed(story.middle)
-    story.questions.reset()
-    story.questions.hold(Stage.QUESTION, [story.long.id])
+    story.log_info.reset()
+    story.log_info.hold(Stage.REQUEST, [story.long.id])
     story.waits("last-known", story.long.id)
     story.long.start()
-    story.came(Stage.QUESTION, story.long)
+    story.came(Stage.REQUEST, story.long)
     story.waits("answers", story.long.id)
     story.end_well(story.long)
 
@@ -362,20 +362,20 @@ def test_aggressive_elects_the_longest_of_those_that_are_left(story: Story) -> N
 
 def test_balanced_waits_for_a_member_without_the_api(story: Story) -> None:
     story.recovery(without=story.long)
-    story.questions.release(Stage.QUESTION, story.ids)
+    story.log_info.release(Stage.REQUEST, story.ids)
     story.waits("answers", story.long.id)
-    story.questions.show(story.long.id)
+    story.log_info.show(story.long.id)
     story.end_well(story.long)
 
 
 def test_aggressive_does_without_a_broker_that_has_no_such_api(story: Story) -> None:
     story.recovery("Aggressive", without=story.long)
-    story.questions.release(Stage.QUESTION, story.ids)
+    story.log_info.release(Stage.REQUEST, story.ids)
     story.waits("answers", story.long.id)
     # The timeout is over for a recovery that runs, too.
     story.alter(ResourceType.BROKER, "", "unclean.recovery.timeout.ms", "1000")
     story.end_well(story.middle)
-    story.questions.show(story.long.id)
+    story.log_info.show(story.long.id)
     story.alter(ResourceType.BROKER, "", "unclean.recovery.timeout.ms", "60000")
 
 

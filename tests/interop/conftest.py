@@ -11,9 +11,10 @@ import pytest
 
 from testkit.kafka.jars import kafka_libs
 from testkit.kafka.tools import KafkaTools
-from testkit.processes.flaky_proxy import FlakyProxy
 from testkit.processes.nodes import KraftboxNode
 from testkit.processes.ports import free_port
+from testkit.processes.reply_cuts import FlakyNode, ReplyCuts
+from testkit.processes.wire_proxy import WireProxies
 from tests.interop.foreign_programs import build_franz_go, build_java_client, build_kafkajs
 
 
@@ -36,16 +37,16 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def flaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyProxy]:
-    """Yield a proxy, not armed yet, in front of a node that advertises the proxy's address."""
+def flaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyNode]:
+    """Yield a node that advertises the address of a proxy, which is not armed yet."""
     directory: Path = tmp_path_factory.mktemp("flaky") / "node"
-    with FlakyProxy(seed=20_260) as proxy:
-        advertised = f"PLAINTEXT://127.0.0.1:{proxy.port}"
-        port = free_port()
-        settings = {"advertised.listeners": advertised}
+    cuts = ReplyCuts(seed=20_260)
+    port = free_port()
+    with WireProxies(cuts) as proxies:
+        proxy = proxies.add(0, ("127.0.0.1", port))
+        settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy}"}
         node = KraftboxNode(directory, port=port, settings=settings).start()
-        proxy.forward_to("127.0.0.1", port)
-        yield proxy
+        yield FlakyNode(f"127.0.0.1:{proxy}", cuts)
         node.stop()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.apis.find_coordinator import NO_TRANSACTIONS
-from testkit.processes.flaky_proxy import FlakyProxy
+from testkit.processes.reply_cuts import FlakyNode
 from tests.interop.foreign_programs import need, run
 
 pytestmark = [pytest.mark.interop, pytest.mark.core]
@@ -28,13 +28,13 @@ def test_scenario(program: list[str], bootstrap: str, prefix: str) -> None:
 
 
 def test_idempotent_producer_with_retries(
-    program: list[str], flaky: FlakyProxy, prefix: str
+    program: list[str], flaky: FlakyNode, prefix: str
 ) -> None:
-    before = flaky.cuts
-    flaky.arm(CUTS)
-    output = run(*program, f"127.0.0.1:{flaky.port}", prefix, "idempotent")
+    before = flaky.cuts.made
+    flaky.cuts.arm(CUTS)
+    output = run(*program, flaky.address, prefix, "idempotent")
     assert "ok idempotent producer with retries" in output
-    assert flaky.cuts > before, "no connection was cut, so nothing was tested"
+    assert flaky.cuts.made > before, "no connection was cut, so nothing was tested"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from broker.apis.find_coordinator import NO_TRANSACTIONS
-from testkit.processes.flaky_proxy import FlakyProxy
+from testkit.processes.reply_cuts import FlakyNode
 from testkit.processes.waiting import until
 from tests.interop.python_clients import (
     TIMEOUT_S,
@@ -161,17 +161,17 @@ def test_librdkafka_receives_error_for_consumer_protocol(bootstrap: str, prefix:
 
 
 @pytest.mark.parametrize("name", list(CLIENTS))
-def test_idempotent_producer_with_retries(flaky: FlakyProxy, prefix: str, name: str) -> None:
-    address = f"127.0.0.1:{flaky.port}"
-    flaky.arm(0)
+def test_idempotent_producer_with_retries(flaky: FlakyNode, prefix: str, name: str) -> None:
+    address = flaky.address
+    flaky.cuts.arm(0)
     client = CLIENTS[name](address)
     client.create_topic(prefix, 1, {})
-    flaky.arm(CUTS)
-    before = flaky.cuts
+    flaky.cuts.arm(CUTS)
+    before = flaky.cuts.made
     values = [b"%d" % i for i in range(1000)]
     client.produce(prefix, [Message(v, partition=0) for v in values], "none", idempotent=True)
-    flaky.arm(0)
-    assert flaky.cuts > before, "no connection was cut, so nothing was tested"
+    flaky.cuts.arm(0)
+    assert flaky.cuts.made > before, "no connection was cut, so nothing was tested"
     assert [m.value for m in client.read_all(prefix, 1, len(values))] == values
     if isinstance(client, AioKafka):
         client.close()
