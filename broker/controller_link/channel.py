@@ -60,6 +60,8 @@ class ControllerChannel:
         self._connecting = asyncio.Lock()
         self._dialling: tuple[tuple[str, int], asyncio.Task[Connection]] | None = None
         self._moved = asyncio.Event()
+        self.moves = 0
+        """Number of calls of `controller_moved` that found a known controller."""
         self._closed = False
         self._on_lost: Callable[[], None] | None = None
 
@@ -133,6 +135,7 @@ class ControllerChannel:
             self._drop(connection)
         if self._dialling is not None and self._dialling[0] != target:
             self._dialling[1].cancel()
+        self.moves += 1
         self._moved.set()
 
     @property

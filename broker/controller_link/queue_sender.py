@@ -1,4 +1,8 @@
-"""Shell: Sender of a queue of requests to the controller: one at a time, with retries."""
+"""Shell: Sender of a queue of requests to the controller: one at a time, with retries.
+
+A backoff belongs to the controller whose failures caused it: the first request to the next
+controller does not wait.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,9 @@ class RequestQueue(Protocol):
 
     def failed(self, now_ms: float) -> None:
         """Note that the request in flight has no answer, or none that could be applied."""
+
+    def controller_moved(self) -> None:
+        """End the backoff: another controller leads now."""
 
 
 class QueueSender:
@@ -61,6 +68,7 @@ class QueueSender:
         self._version = version
         self._if_offered = if_offered
         self._quiet = RateLimited(clock, 10_000)
+        self._moves = channel.moves
         self._working = False
         self._closed = False
 
@@ -78,6 +86,10 @@ class QueueSender:
     async def _work(self) -> None:
         try:
             while not self._closed and (due_ms := self._queue.due_ms()) is not None:
+                if self._moves != self._channel.moves:
+                    self._moves = self._channel.moves
+                    self._queue.controller_moved()
+                    continue
                 wait_ms = due_ms - self._clock.monotonic_ms()
                 if wait_ms > 0:
                     await self._channel.pause(wait_ms)

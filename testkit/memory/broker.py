@@ -148,6 +148,7 @@ class NoController:
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
+        self.moves = 0
         self.answer: Callable[[Any], Any] | None = None
 
     async def request(self, message: Any, timeout_ms: float, **_: int | None) -> Any:

@@ -130,6 +130,10 @@ class AlterPartitionManager(Generic[P]):
         for key, item in sent.items():
             self._waiting.setdefault(key, item)
 
+    def controller_moved(self) -> None:
+        """End the backoff after failures of an earlier controller."""
+        self._failures, self._due_ms = 0, 0.0
+
     def answered(self, response: AlterPartitionResponse, now_ms: float) -> None:
         """Pass each partition its part of the response."""
         if response.error_code:

@@ -84,6 +84,9 @@ class LocalLogReports:
             effects = report_answered(partition, report, None, _NOTHING, now_ms)
             self._carry_out(partition, effects)
 
+    def controller_moved(self) -> None:
+        """Do nothing: a lost report is dropped, so the queue has no backoff."""
+
     def answered(self, response: AlterPartitionResponse, now_ms: float) -> None:
         """Pass each partition its part of the response."""
         if response.error_code:

@@ -92,10 +92,13 @@ class ReplicaDirectories:
         if self._in_flight is not None or now_ms < self._due_ms:
             return None
         sent: list[PartitionId] = []
-        while self._waiting and len(sent) < PARTITIONS_MAX:
-            key, _ = self._waiting.popitem()
+        # The oldest first: refused reports are queued last, so that none waits behind them.
+        for key in list(self._waiting):
+            del self._waiting[key]
             if self._is_elsewhere(partition_of(*key)):
                 sent.append(key)
+                if len(sent) >= PARTITIONS_MAX:
+                    break
         if not sent:
             return None
         self._in_flight = frozenset(sent)
@@ -111,6 +114,10 @@ class ReplicaDirectories:
         """Handle a missing answer or an error for the whole request: report all again later."""
         sent, self._in_flight = self._in_flight or frozenset(), None
         self._again(sent, now_ms)
+
+    def controller_moved(self) -> None:
+        """End the backoff after failures of an earlier controller."""
+        self._failures, self._due_ms = 0, 0.0
 
     def answered(self, response: AssignReplicasToDirsResponse, now_ms: float) -> None:
         """Queue refused reports again for a later time; those that are no longer needed count as

@@ -5,7 +5,11 @@ from __future__ import annotations
 from broker.replication.partition.effects import NOTHING, Effects, Propose
 from broker.replication.partition.isr import IsrMember, IsrProposal, PartitionStateNow
 from broker.replication.partition.local_logs import MemberLocalLog
-from broker.replication.requests.alter_partition import AlterPartitionManager, ProposalPort
+from broker.replication.requests.alter_partition import (
+    BACK_OFF_FIRST_MS,
+    AlterPartitionManager,
+    ProposalPort,
+)
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionResponse
 from testkit.memory.replicas import TOPIC
@@ -99,3 +103,19 @@ def test_what_failed_is_sent_again_unless_it_is_wanted_no_more() -> None:
     assert manager.next_request(1, 10, 1030.0) is not None
     manager.answered(accepted(0, error=ErrorCode.NOT_CONTROLLER), 1030.0)
     assert manager.next_request(1, 10, 1040.0) is not None
+
+
+def test_alter_partition_after_controller_moved_sends_without_backoff() -> None:
+    """The backoff after failures of one controller does not delay a request to the next."""
+    manager = AlterPartitionManager(lambda *_: None, PORT)
+    partition = Waiting()
+    manager.propose(partition, partition.want(1, 2))
+    for _ in range(10):
+        now_ms = manager.due_ms() or 0.0
+        assert manager.next_request(1, 9, now_ms) is not None
+        manager.failed(now_ms)
+    assert (manager.due_ms() or 0.0) > now_ms + 900.0
+    manager.controller_moved()
+    assert manager.next_request(1, 9, now_ms) is not None
+    manager.failed(now_ms)
+    assert manager.due_ms() == now_ms + BACK_OFF_FIRST_MS

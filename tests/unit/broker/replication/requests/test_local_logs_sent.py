@@ -19,6 +19,7 @@ class Controller:
 
     def __init__(self, last: int) -> None:
         self.last = last
+        self.moves = 0
         self.asked: list[tuple[int, AlterPartitionRequest]] = []
 
     async def request(

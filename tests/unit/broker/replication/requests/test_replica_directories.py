@@ -175,6 +175,33 @@ def test_a_request_is_bounded(world: World) -> None:
     assert last is not None and len({*first, *last}) == PARTITIONS_MAX + 1
 
 
+def test_refused_reports_do_not_hold_up_the_others(world: World) -> None:
+    """A retry is queued behind the reports that wait: a full request of refused ones does not
+    repeat itself."""
+    for index in range(PARTITIONS_MAX + 1):
+        world.look(index, state())
+    first = world.said()
+    assert first is not None
+    world.answer(*(index for _, index in first), error=ErrorCode.INELIGIBLE_REPLICA)
+    world.now_ms += BACK_OFF_FIRST_MS
+    second = world.said()
+    assert second is not None and set(range(PARTITIONS_MAX + 1)) == {
+        index for _, index in (*first, *second)
+    }
+
+
+def test_reports_after_controller_moved_are_sent_without_backoff(world: World) -> None:
+    """The backoff of up to 10 s belongs to the controller that refused, not to the next."""
+    world.look(0, state())
+    for _ in range(10):
+        world.now_ms = world.core.due_ms() or 0.0
+        assert world.said() == [(TOPIC, 0)]
+        world.core.failed(world.now_ms)
+    assert world.said() is None
+    world.core.controller_moved()
+    assert world.said() == [(TOPIC, 0)]
+
+
 # --- the driver ---------------------------------------------------------------------------------
 
 
