@@ -126,20 +126,28 @@ def become_offline(partition: Partition) -> Effects:
     """Take the replica offline after its log failed. Nothing more is appended: a second write
     could hide the loss of the first."""
     enter_role(partition, ReplicaRole.OFFLINE)
-    return (*_released(partition, ErrorCode.KAFKA_STORAGE_ERROR), Stopped())
+    return (*_ended(partition, ErrorCode.KAFKA_STORAGE_ERROR), Stopped())
 
 
 def become_deleted(partition: Partition) -> Effects:
     """Stop the replica: the topic was deleted or the replica moved away."""
     led = partition.is_leader
     enter_role(partition, ReplicaRole.DELETED)
-    effects = _released(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    effects = _ended(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     return effects + ((Resigned(None), Stopped()) if led else (Stopped(),))
 
 
 def _released(partition: Partition, error: ErrorCode) -> Effects:
     partition.uncommitted.clear()
     return (Released(error),)
+
+
+def _ended(partition: Partition, error: ErrorCode) -> Effects:
+    # An answer that is still to come has no effect on a replica that has ended.
+    partition.proposal = None
+    if partition.local_logs is not None:
+        partition.local_logs.in_flight = None
+    return _released(partition, error)
 
 
 def _check_epochs(partition: Partition, leader_epoch: int, partition_epoch: int) -> None:

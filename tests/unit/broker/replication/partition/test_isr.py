@@ -3,12 +3,17 @@ watermark."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from broker.replication.fetching.fetcher import NAMED_MAX, Fetcher
+from broker.replication.partition.effects import NOTHING, Effects
 from broker.replication.partition.high_watermark import maybe_advance_high_watermark
-from broker.replication.partition.isr import IsrMember
-from broker.replication.partition.isr_changes import expire_isr
+from broker.replication.partition.isr import IsrMember, PartitionStateNow
+from broker.replication.partition.isr_changes import expire_isr, isr_answered
+from broker.replication.partition.leadership import become_deleted, become_offline
+from broker.replication.partition.partition import Partition
 from broker.replication.requests.alter_partition import PARTITIONS, AlterPartitionManager
 from protocol.errors import ErrorCode
 from protocol.metadata.broker_registration_change_record import BrokerRegistrationChangeRecord
@@ -317,6 +322,29 @@ async def test_an_answer_after_a_change_of_leader_changes_nothing() -> None:
     c.change(leader=1)
     assert not answer(c)
     assert c[1].partition().partition_epoch == 2
+
+
+@pytest.mark.parametrize("ended", [become_offline, become_deleted])
+async def test_answer_after_replica_ended_changes_nothing(
+    ended: Callable[[Partition], Effects],
+) -> None:
+    """P1: an answer belongs to the leader that proposed. A replica whose log has failed, or that
+    was removed, moves no high watermark and is not proposed for again."""
+    c = Cluster(2)
+    c.create(1, 2)
+    c.fetch(2)
+    c[1].append(b"a")
+    c.clock.advance(LAG_MS + 1)
+    assert expire(c) == {1}
+    partition, proposal = c[1].proposals[-1]
+    queue = AlterPartitionManager(c[1].replicas.carry_out, PARTITIONS)
+    queue.propose(partition, proposal)
+    ended(partition)
+    assert queue.next_request(1, 101, c.clock.monotonic_ms()) is None
+    before = partition.log.high_watermark
+    state = PartitionStateNow(1, partition.leader_epoch, proposal.partition_epoch + 1, (1,))
+    assert isr_answered(partition, proposal, ErrorCode.NONE, state) == NOTHING
+    assert (partition.isr, partition.log.high_watermark) == ({1, 2}, before)
 
 
 async def test_metadata_older_than_the_answer_changes_nothing() -> None:
