@@ -145,7 +145,7 @@ T0 = '{topic="t",partition="0"}'
         (4, [1, 2], 1, 0, 1),
     ],
 )
-async def test_an_isr_that_is_short_is_told_by_its_leader(
+async def test_isr_size_metrics_are_reported_by_the_leader_only(
     minimum: int, isr: list[int], under_replicated: int, at_minimum: int, under_minimum: int
 ) -> None:
     """UnderReplicatedPartitions, AtMinIsr and UnderMinIsr come from the leader only.
@@ -215,7 +215,7 @@ async def test_the_largest_lag_of_any_fetcher() -> None:
     assert shown(c[1])[name] == 0
 
 
-async def test_a_replica_whose_fetch_failed_is_told() -> None:
+async def test_failed_partitions_metric_counts_a_replica_whose_fetch_failed() -> None:
     c = Cluster(2)
     c.create(1, 2)
     name = 'kafka_server_replicafetchermanager_failedpartitionscount{clientId="Replica"}'
@@ -245,7 +245,7 @@ async def test_a_log_that_failed_is_an_offline_replica_in_an_offline_directory()
     assert told[REPLICAS + "partitioncount"] == 3
 
 
-async def test_what_leaders_send_to_followers_and_who_waits_for_them() -> None:
+async def test_replication_bytes_and_produce_purgatory_metrics_follow_a_fetch() -> None:
     c = Cluster(2)
     c.create(1, 2)
     waiting = c[1].append(b"a", acks=-1)

@@ -56,7 +56,7 @@ async def test_another_image_lets_it_wait_on() -> None:
     assert result_of(await waiting).error_code == ErrorCode.NONE
 
 
-async def test_its_time_is_short_and_the_refusal_says_who_leads() -> None:
+async def test_early_append_after_hold_time_is_refused_with_current_leader() -> None:
     h = follower()
     waiting = h.produce(batch(b"a"))
     h.clock.advance(HOLD_MAX_MS)
@@ -67,7 +67,7 @@ async def test_its_time_is_short_and_the_refusal_says_who_leads() -> None:
     assert h.context.early_appends.held_bytes == 0
 
 
-async def test_who_led_a_moment_ago_refuses_at_once() -> None:
+async def test_early_append_on_recently_deposed_leader_is_refused_at_once() -> None:
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER])
     h.change(leader=OTHER)
@@ -78,7 +78,7 @@ async def test_who_led_a_moment_ago_refuses_at_once() -> None:
     assert result_of(await waiting).error_code == ErrorCode.NONE
 
 
-async def test_who_led_before_the_leader_before_lets_it_wait() -> None:
+async def test_early_append_on_leader_deposed_two_changes_ago_is_held() -> None:
     """Leadership has come back: the client knows of the last change already."""
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER, THIRD])
@@ -98,7 +98,7 @@ async def test_another_isr_does_not_make_it_wait() -> None:
     assert h.produce(batch(b"a")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_who_has_no_replica_refuses_at_once() -> None:
+async def test_early_append_without_replica_is_refused_at_once() -> None:
     h = Harness()
     h.create_topic(replicas=[OTHER], leader=OTHER)
     assert h.produce(batch(b"a")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -143,14 +143,14 @@ async def test_no_more_waits_than_there_is_room_for(monkeypatch: pytest.MonkeyPa
     assert result_of(await waiting).error_code == ErrorCode.NONE
 
 
-async def test_a_topic_that_is_deleted_meanwhile_is_refused() -> None:
+async def test_early_append_is_refused_when_its_topic_is_deleted() -> None:
     h = follower()
     waiting = h.produce(batch(b"a"))
     h.delete_topic()
     assert result_of(await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_node_that_stops_lets_nobody_wait() -> None:
+async def test_early_append_is_refused_when_the_broker_stops() -> None:
     h = follower()
     waiting = h.produce(batch(b"a"))
     h.context.early_appends.close()
@@ -191,7 +191,7 @@ async def test_a_batch_waits_at_a_new_leader_for_those_before_it() -> None:
     assert not h.context.early_appends.ahead
 
 
-async def test_what_waits_may_be_what_another_waits_for() -> None:
+async def test_held_batches_are_appended_in_sequence_order_after_the_missing_one() -> None:
     h = young_leader()
     ahead = [sent(h, sequence) for sequence in (4, 3, 2)]
     assert sent(h, 1).base_offset == 1
@@ -210,7 +210,7 @@ async def test_a_batch_that_came_before_the_image_waits_on_for_those_before_it()
     assert result_of(await ahead).base_offset == 2
 
 
-async def test_nobody_waits_long_for_what_does_not_come() -> None:
+async def test_held_batch_is_refused_when_its_predecessor_does_not_arrive() -> None:
     h = young_leader()
     ahead = sent(h, 2)
     assert h.produce(batch(b"of another producer"), acks=1).base_offset == 1
@@ -222,7 +222,7 @@ async def test_nobody_waits_long_for_what_does_not_come() -> None:
 
 
 @pytest.mark.parametrize("why", ["it has led for long", "nobody has led before", "no room"])
-async def test_who_has_nobody_before_to_wait_for_refuses_at_once(
+async def test_out_of_order_batch_that_may_not_be_held_is_refused_at_once(
     why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if why == "nobody has led before":
@@ -256,7 +256,7 @@ async def test_a_leader_that_is_deposed_while_a_batch_waits_refuses_it() -> None
     assert result_of(await ahead).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_h3_who_leads_no_more_when_the_append_is_heard_of_does_not_acknowledge_it() -> None:
+async def test_h3_early_append_of_a_leader_deposed_before_its_outcome_is_refused() -> None:
     """H3: a leader that is deposed before it learns of an append's outcome does not acknowledge it.
 
     The images in which this broker leads, and then does not, came in one event-loop iteration. The

@@ -71,7 +71,7 @@ async def test_a_heavy_batch_on_a_plain_topic_is_not_walked_and_not_late() -> No
     assert h.produce(heavy(key=None)).error_code == 0
 
 
-async def test_what_follows_a_heavy_batch_stays_behind_it() -> None:
+async def test_batches_after_a_heavy_batch_are_appended_in_request_order() -> None:
     h = compacted()
     pending = [
         h.produce(heavy(producer=Producer(5, 0, 0))),
@@ -193,7 +193,7 @@ async def test_copies_that_wait_are_counted_as_request_memory(acks: int) -> None
     assert peer.kept_bytes == h.context.late_appends.waiting_bytes == 0
 
 
-async def test_whoever_leaves_and_comes_again_finds_a_bound(
+async def test_late_appends_over_the_byte_limit_are_refused_across_connections(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     h = compacted()
@@ -225,7 +225,7 @@ async def test_a_heavy_batch_whose_timestamps_leave_int64_is_refused() -> None:
 
 
 @pytest.mark.parametrize("error", [struct.error("int too large"), KeyError(3), MemoryError()])
-async def test_what_nobody_foresaw_ends_one_batch_and_no_more(
+async def test_unforeseen_error_in_a_worker_refuses_only_its_batch(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     h = compacted()
@@ -266,7 +266,7 @@ async def test_a_broken_invariant_in_a_late_append_stops_the_node(
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
-async def test_what_nobody_foresaw_on_the_loop_is_answered_too(
+async def test_unforeseen_error_on_the_loop_is_answered_as_unknown_server_error(
     monkeypatch: pytest.MonkeyPatch, partitions: int
 ) -> None:
     h = compacted(partitions=2)

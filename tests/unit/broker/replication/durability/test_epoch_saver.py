@@ -50,7 +50,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_leader_shows_its_first_record_when_the_file_tells_of_its_epoch() -> None:
+async def test_high_watermark_waits_until_the_leader_epoch_is_in_its_file() -> None:
     cluster = Cluster(1)
     workers = save_in_workers(cluster[1])
     cluster.create(1)
@@ -71,7 +71,7 @@ async def test_a_leader_shows_its_first_record_when_the_file_tells_of_its_epoch(
     assert (cluster[1].high_watermark, workers.calls) == (3, [1]), "once per epoch"
 
 
-async def test_who_leads_what_is_being_written_to_saves_its_epoch_at_once() -> None:
+async def test_new_leader_of_a_partition_with_records_saves_its_epoch_at_once() -> None:
     """The first record of the new leader then need not wait for the disk."""
     cluster = Cluster(2)
     cluster.create(1, 2)
@@ -123,7 +123,7 @@ async def test_an_epoch_that_begins_while_another_is_saved_is_saved_next() -> No
     assert (cluster[2].high_watermark, workers.calls) == (2, [1, 1])
 
 
-async def test_who_leads_while_its_log_begins_does_not_ask_for_a_file_that_is_written() -> None:
+async def test_epoch_saver_does_not_check_a_held_epoch_file_repeatedly() -> None:
     """S5: the high watermark waits for more than the file, so the saving must not spin."""
     cluster = Cluster(1)
     workers = save_in_workers(cluster[1])
@@ -146,7 +146,7 @@ async def test_who_leads_while_its_log_begins_does_not_ask_for_a_file_that_is_wr
     assert (cluster[1].failures, cluster[1].high_watermark, len(looks)) == ([], 0, 1)
 
 
-async def test_what_an_earlier_leader_said_is_not_shown_after_a_change() -> None:
+async def test_high_watermark_of_a_former_leader_is_not_applied_after_a_change() -> None:
     cluster = Cluster(3)
     cluster.create(1, 2, 3)
     workers = save_in_workers(cluster[2])
@@ -172,7 +172,7 @@ async def test_a_disk_that_refuses_takes_the_partition_offline() -> None:
     assert cluster[1].high_watermark == 0
 
 
-async def test_a_partition_that_is_deleted_meanwhile_is_no_error() -> None:
+async def test_epoch_saver_ignores_a_partition_deleted_during_the_write() -> None:
     cluster = Cluster(1)
     workers = save_in_workers(cluster[1])
     cluster.create(1)

@@ -119,7 +119,7 @@ class Versions(OneAnswer):
     ("threshold", "offered", "version"),
     [("1", (18, 19), 19), ("1", (18,), None), ("-1", (18, 19), None), ("0", (18, 19), None)],
 )
-async def test_local_logs_go_to_leaders_of_ours_where_they_are_asked_for(
+async def test_fetch_version_19_needs_thresholds_and_a_leader_that_supports_it(
     threshold: str, offered: tuple[int, ...], version: int | None
 ) -> None:
     """Fetch 19 (KIP-1303) is our own; None is the highest version that Kafka also has."""
@@ -135,7 +135,7 @@ async def test_local_logs_go_to_leaders_of_ours_where_they_are_asked_for(
     await supervisor.close()
 
 
-async def test_a_connection_lost_in_silence_is_made_anew_at_once_and_then_after_pauses() -> None:
+async def test_lost_connection_is_reopened_at_once_and_then_after_backoff() -> None:
     c = Cluster(2)
     c.create(1, 2)
     supervisor = Supervisor(lambda name, error: pytest.fail(name))
@@ -153,7 +153,7 @@ async def test_a_connection_lost_in_silence_is_made_anew_at_once_and_then_after_
     await supervisor.close()
 
 
-async def test_who_was_lost_and_then_refuses_is_gone_until_it_is_reached() -> None:
+async def test_leader_that_refuses_after_a_loss_is_gone_until_it_is_reached() -> None:
     echo = Echo()
     table = HandlerTable()
     table.serve_api_versions()
@@ -178,7 +178,7 @@ async def test_who_was_lost_and_then_refuses_is_gone_until_it_is_reached() -> No
         await supervisor.close()
 
 
-async def test_an_address_where_nobody_ever_was_is_no_death() -> None:
+async def test_leader_that_was_never_reached_is_not_counted_as_lost() -> None:
     c = Cluster(2)
     c.create(1, 2)
     supervisor = Supervisor(lambda name, error: pytest.fail(name))
@@ -330,7 +330,7 @@ class Asking:
         self.answers += 1
 
 
-async def test_what_a_reset_asks_does_not_wait_behind_a_fetch() -> None:
+async def test_offset_reset_uses_a_connection_apart_from_a_waiting_fetch() -> None:
     """A leader answers in order, and a fetch may wait `replica.fetch.wait.max.ms` for bytes."""
     echo, fetches = Echo(), 0
 

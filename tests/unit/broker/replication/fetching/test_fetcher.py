@@ -113,7 +113,7 @@ async def test_pauses_grow_up_to_the_back_off() -> None:
     assert waits[-1] == 1000
 
 
-async def test_a_leader_that_is_behind_is_asked_about_few() -> None:
+async def test_fetcher_limits_requests_to_a_leader_with_older_metadata() -> None:
     """Ten thousand elections reach the leader later than its follower.
 
     The leader needs its time to apply them, not to send refusals.
@@ -285,7 +285,7 @@ async def test_without_a_session_a_flush_that_ends_waits_for_a_moment() -> None:
     assert whole.max_wait_ms == WAIT_MS
 
 
-async def test_an_offset_that_the_leader_does_not_have_asks_for_a_reset() -> None:
+async def test_fetch_offset_out_of_the_leaders_range_returns_a_reset() -> None:
     c = Cluster(2)
     c.create(1, 2)
     for value in (b"a", b"b", b"c"):
@@ -352,7 +352,7 @@ async def test_without_room_for_a_session_every_request_names_all() -> None:
     assert c[1].high_watermark == 1
 
 
-async def test_a_new_session_is_asked_for_once() -> None:
+async def test_fetcher_requests_a_new_session_once() -> None:
     c = Cluster(2)
     c.create(1, 2)
     c.fetch(2)
@@ -389,7 +389,7 @@ async def test_a_batch_that_cannot_be_appended_pauses_its_partition(fields: dict
     assert c[2].values == [b"a", b"b"]
 
 
-async def test_what_nobody_foresaw_in_an_answer_pauses_its_partition(
+async def test_unforeseen_error_in_fetched_data_pauses_its_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     c = Cluster(2)

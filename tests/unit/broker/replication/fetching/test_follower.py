@@ -178,7 +178,7 @@ async def test_a_log_begins_with_the_whole_batch_that_the_leaders_start_is_insid
     assert log.segments.first_base_offset == 1, "the batch is whole"
 
 
-async def test_a_truncation_that_finds_nothing_to_cut_is_none() -> None:
+async def test_truncation_to_the_log_end_changes_and_counts_nothing() -> None:
     """The leader has all that the follower has: no counter increases, and no line is logged."""
     c = Cluster()
     c.create(1, 2, 3)
@@ -190,7 +190,9 @@ async def test_a_truncation_that_finds_nothing_to_cut_is_none() -> None:
 
 
 @pytest.mark.parametrize("told", [True, False])
-async def test_a_log_that_parts_from_the_leaders_below_its_start_begins_anew(told: bool) -> None:
+async def test_p26_log_that_diverges_below_its_start_restarts_at_the_leaders_start(
+    told: bool,
+) -> None:
     """P26: the follower would request the same offset forever (seed 1399).
 
     After a crash, a log that has lost its end may be empty at its log start, behind its last known

@@ -71,7 +71,7 @@ def ask_all(leader: Leader, count: int) -> list[asyncio.Task[Any]]:
     return [asyncio.ensure_future(one) for one in asking]
 
 
-async def test_what_comes_while_one_is_on_its_way_goes_in_the_next() -> None:
+async def test_questions_during_a_request_are_batched_into_the_next() -> None:
     leader = Leader()
     tasks = ask_all(leader, ASKED_TOGETHER_MAX + 11)
     await asyncio.sleep(0)
@@ -112,7 +112,7 @@ async def test_a_partition_is_named_once_in_a_request() -> None:
 
 
 @pytest.mark.parametrize("failure", [OSError("gone"), ApiError(ErrorCode.REQUEST_TIMED_OUT, None)])
-async def test_a_request_that_fails_fails_all_that_it_asks(failure: Exception) -> None:
+async def test_failed_request_fails_every_question_in_it(failure: Exception) -> None:
     leader = Leader()
     leader.failure = failure
     leader.go.set()
@@ -134,7 +134,7 @@ async def test_a_refusal_or_no_answer_is_that_partitions_own() -> None:
     assert left_out.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-async def test_who_gives_up_leaves_the_others_their_turn() -> None:
+async def test_cancelled_questions_do_not_delay_the_others() -> None:
     leader = Leader()
     first, second, third = ask_all(leader, 3)
     await asyncio.sleep(0)

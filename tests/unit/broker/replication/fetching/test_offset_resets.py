@@ -53,7 +53,7 @@ async def test_the_log_begins_where_the_leaders_does() -> None:
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 2)
 
 
-async def test_what_the_leader_has_told_is_not_asked_for() -> None:
+async def test_offset_reset_with_a_known_leader_start_queries_only_the_latest() -> None:
     c = far_behind()
     link = Link(c)
     log = c[2].partition().log

@@ -170,7 +170,7 @@ async def test_each_kind_of_effect_has_its_row(partition: Partition) -> None:
     assert asked.asked == [f"propose {PROPOSAL}", "flush"]
 
 
-async def test_roles_are_told_in_the_order_that_is_relied_on(partition: Partition) -> None:
+async def test_role_changes_call_the_ports_in_the_required_order(partition: Partition) -> None:
     ports = Ports()
     for change in (lambda: lead(partition), lambda: lead(partition, 6)):
         ports.table.carry_out(partition, change())
@@ -186,7 +186,7 @@ async def test_roles_are_told_in_the_order_that_is_relied_on(partition: Partitio
     ]
 
 
-async def test_what_a_change_of_the_role_wants() -> None:
+async def test_role_change_returns_the_effects_of_its_transition() -> None:
     h = Harness()
     h.create_topic()
     partition = alone(h)
@@ -219,7 +219,7 @@ async def test_an_append_wants_nothing_but_its_epoch_and_its_flush(partition: Pa
     assert partition.log.high_watermark == 2
 
 
-async def test_whoever_reads_or_waits_is_told_when_the_partition_is_whole(
+async def test_waits_are_resolved_by_effects_and_not_by_the_partition(
     partition: Partition,
 ) -> None:
     lead(partition, 5)

@@ -93,7 +93,7 @@ async def _rested(partitions: int = 1) -> Cluster:
     return c
 
 
-async def test_a_session_that_is_renewed_piece_by_piece_puts_nobody_out() -> None:
+async def test_isr_keeps_a_follower_whose_new_session_names_partitions_in_parts() -> None:
     """A batch arrives before the requests of the new session have named all partitions."""
     c = await _rested(NAMED_MAX + 20)
     c[2].fetchers[1].lost(c.clock.monotonic_ms())
@@ -108,7 +108,7 @@ async def test_a_session_that_is_renewed_piece_by_piece_puts_nobody_out() -> Non
     assert waiting.done()
 
 
-async def test_a_session_that_is_evicted_puts_nobody_out() -> None:
+async def test_isr_keeps_a_follower_with_an_evicted_session_until_the_lag_time() -> None:
     c = await _rested()
     (session,) = c[1].context.sessions
     c[1].context.sessions.forget(session.session_id)
@@ -300,7 +300,7 @@ async def test_a_leader_that_is_behind_stands_by_its_proposal_until_the_metadata
     assert c[1].high_watermark == 1
 
 
-async def test_errors_of_the_moment_are_asked_again() -> None:
+async def test_isr_proposal_is_repeated_after_a_retriable_error() -> None:
     c = Cluster(2)
     c.create(1, 2, isr=[1])
     c.fetch(2)
@@ -368,7 +368,7 @@ async def test_one_proposal_at_a_time() -> None:
     assert [p.broker_ids for _, p in c[1].proposals] == [{1, 2}, {1, 2, 3}]
 
 
-async def test_what_waits_to_be_sent_takes_in_who_catches_up_meanwhile() -> None:
+async def test_queued_isr_proposal_includes_a_follower_that_catches_up_before_it_is_sent() -> None:
     """An AlterPartition is under way for other partitions: one proposal covers all of this one's
     members."""
     c = Cluster()
@@ -389,7 +389,7 @@ async def test_what_waits_to_be_sent_takes_in_who_catches_up_meanwhile() -> None
 
 
 @pytest.mark.parametrize("lost", [False, True])
-async def test_what_was_sent_stays_as_it_is_until_its_answer(lost: bool) -> None:
+async def test_sent_isr_proposal_is_unchanged_until_its_response(lost: bool) -> None:
     """It may be in force already without an answer: a different proposal would be refused."""
     c = Cluster()
     queue = AlterPartitionManager(c[1].replicas.carry_out, PARTITIONS)

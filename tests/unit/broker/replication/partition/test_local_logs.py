@@ -148,7 +148,7 @@ async def in_sync(values: int, followers: int = 2, **props: str) -> Cluster:
 # --- followers ------------------------------------------------------------------------------------
 
 
-async def test_a_fetch_that_names_a_partition_says_what_is_here() -> None:
+async def test_fetch_reports_the_local_log_of_each_named_partition() -> None:
     c = compared()
     c.create(1, 2)
     c[1].append(b"a", b"b")
@@ -163,7 +163,7 @@ async def test_a_fetch_that_names_a_partition_says_what_is_here() -> None:
     assert c[2].fetchers[1].states_local_logs
 
 
-async def test_without_thresholds_a_fetch_says_nothing() -> None:
+async def test_fetch_omits_local_log_fields_without_thresholds() -> None:
     c = Cluster(2)
     c.create(1, 2)
     c[1].append(b"a")
@@ -193,7 +193,7 @@ async def test_local_retention_names_the_partition_again_without_a_new_offset() 
     assert named(request_of(c)) == {}, "it was told once"
 
 
-async def test_what_was_told_is_not_told_again() -> None:
+async def test_unchanged_local_log_is_not_reported_twice() -> None:
     c = await in_sync(3)
     c[2].replicas.local_log_trimmed(c[2].log)
     assert named(request_of(c)) == {}
@@ -239,7 +239,7 @@ def state(
     leader.replicas.carry_out(partition, effects)
 
 
-async def test_minus_one_says_nothing_and_another_life_begins_with_nothing() -> None:
+async def test_local_log_stats_are_kept_per_broker_epoch_and_ignore_minus_one() -> None:
     c = await in_sync(3)
     partition = c[1].partition()
     remote = partition.remote[2]
@@ -255,7 +255,7 @@ async def test_minus_one_says_nothing_and_another_life_begins_with_nothing() -> 
     assert (remote.local_start_ms, remote.local_bytes) == (-1, -1)
 
 
-async def test_a_session_keeps_what_its_follower_said_last() -> None:
+async def test_fetch_session_stores_the_latest_local_log_stats() -> None:
     """A change of the stats alone changes the partition entry that the session remembers."""
     c = await in_sync(3)
     (session,) = c[1].context.sessions
@@ -308,7 +308,7 @@ async def test_a_report_is_the_isr_that_holds() -> None:
     assert c[1].proposals == [] and partition.counters.failed_isr_updates == 0
 
 
-async def test_growth_is_told_once_per_interval_and_a_threshold_at_once() -> None:
+async def test_local_log_growth_is_reported_per_interval_but_a_crossed_threshold_at_once() -> None:
     c = await in_sync(1)
     c[1].append(VALUE)
     c.fetch(2, times=2)
@@ -341,7 +341,7 @@ async def rolled(broker: int) -> Cluster:
     return c
 
 
-async def test_the_other_way_round_it_is_told_at_once_too() -> None:
+async def test_local_log_that_falls_below_a_threshold_is_reported_at_once() -> None:
     c = await rolled(2)
     trim(c[2])
     c.fetch(2)
@@ -354,7 +354,7 @@ async def test_a_leader_reports_what_its_own_retention_took() -> None:
     assert told(sent(c))[1][2] < THRESHOLD
 
 
-async def test_what_the_metadata_say_is_not_told_again() -> None:
+async def test_stats_already_in_the_metadata_are_not_reported_again() -> None:
     """After a change of leader, every follower becomes known to the new one."""
     c = compared(3)
     c.create(1, 2, 3)
@@ -404,7 +404,7 @@ async def crossing() -> tuple[Cluster, AlterPartitionRequest]:
     return c, request
 
 
-async def test_a_change_of_the_isr_tells_it_all_and_no_report_goes_beside_it() -> None:
+async def test_isr_change_includes_local_logs_and_suppresses_the_report() -> None:
     c = await in_sync(3)
     c[1].append(VALUE)
     c.clock.advance(40_000)
@@ -474,7 +474,7 @@ def wanted(c: Cluster) -> list[tuple[frozenset[int], int]]:
 OUT = frozenset({1})
 
 
-async def test_a_proposal_says_nothing_of_a_later_life_than_it_names() -> None:
+async def test_l1_proposal_omits_stats_of_a_newer_broker_epoch() -> None:
     """L1: the follower came back during the wait, perhaps with another disk (tiered seed 497)."""
     c, _ = await crossing()
     partition = c[1].partition()
@@ -550,7 +550,7 @@ async def test_a_change_that_is_not_sent_yet_goes_with_the_reports_epoch() -> No
         assert partition.maximal_isr == {1, 2}
 
 
-async def test_a_controller_that_knows_of_no_report_refuses_and_is_asked_anew() -> None:
+async def test_isr_change_refused_as_stale_is_resent_with_the_reports_epoch() -> None:
     """The controller is new or has dropped the report.
 
     The change is sent with the current epoch once the leader has both that epoch and the refusal.
@@ -665,7 +665,9 @@ async def test_without_thresholds_any_metadata_end_a_proposal() -> None:
 @pytest.mark.parametrize(
     "news", [{"isr": [1]}, {"isr": [1, 2, 3]}, {"leader": 1}, {"isr": [1, 2], "replicas": [1]}]
 )
-async def test_what_is_no_report_ends_a_change(news: dict[str, Any]) -> None:
+async def test_isr_change_is_dropped_when_the_metadata_change_more_than_stats(
+    news: dict[str, Any],
+) -> None:
     """That is another ISR, another leader epoch, or a member that is no longer a replica."""
     c = await in_sync(3, 4)
     c.change(isr=[1, 2])
@@ -727,7 +729,7 @@ async def test_below_the_minimum_the_high_watermark_waits_for_the_metadata() -> 
 
 
 @pytest.mark.parametrize("error", [None, ErrorCode.INELIGIBLE_REPLICA, ErrorCode.NOT_CONTROLLER])
-async def test_a_report_that_failed_is_dropped_and_told_an_interval_later(
+async def test_failed_report_is_repeated_after_an_interval(
     error: ErrorCode | None,
 ) -> None:
     c, report = await crossing()
@@ -748,7 +750,7 @@ async def test_a_report_that_failed_is_dropped_and_told_an_interval_later(
     assert told(sent(c))[2][2] > THRESHOLD
 
 
-async def test_who_leads_no_more_reports_nothing() -> None:
+async def test_deposed_leader_sends_no_report() -> None:
     c, report = await crossing()
     c.change(leader=2)
     epoch = c[1].partition().partition_epoch
@@ -806,7 +808,7 @@ def test_crossing_is_another_verdict_of_the_controllers() -> None:
 
 @pytest.mark.parametrize("span_ms", [-1, 60_000])
 @pytest.mark.parametrize("size", [-1, THRESHOLD])
-def test_what_is_settled_never_crosses(span_ms: int, size: int) -> None:
+def test_settled_stats_never_cross_a_threshold(span_ms: int, size: int) -> None:
     """Only growth is settled, so a fetch needs no more than that."""
     starts, sizes = (-1, T0, T0 + 1), (-1, 0, 1, THRESHOLD - 1, THRESHOLD, THRESHOLD + 1)
     every = [
@@ -853,7 +855,9 @@ class Told:
         ((None, 500), True),
     ],
 )
-def test_a_follower_has_told_both_or_has_news(now: tuple[int | None, int], news: bool) -> None:
+def test_follower_stats_are_stated_only_if_start_and_size_are_unchanged(
+    now: tuple[int | None, int], news: bool
+) -> None:
     """A changed start is news, too.
 
     Retention may remove as much as was appended, and a disk that could not read the time may do so
@@ -888,14 +892,14 @@ def test_time_alone_is_no_news() -> None:
     assert logs.crosses(trimmed, T0 + 60_000)
 
 
-def test_what_is_told_is_not_forgotten_for_a_member_that_said_nothing() -> None:
+def test_reported_stats_are_kept_when_a_member_reports_none() -> None:
     logs = rules()
     logs.told([MEMBER], 0.0)
     logs.told([MEMBER._replace(stats=LocalLogStats())], 1.0)
     assert not logs.crosses(MEMBER, T0)
 
 
-def test_due_is_what_the_metadata_do_not_say() -> None:
+def test_report_is_due_only_for_stats_missing_from_the_metadata() -> None:
     logs = rules(((2, 102), *MEMBER.stats, 0))
     assert not logs.is_due([MEMBER], 0.0)
     grown = MEMBER._replace(stats=LocalLogStats(T0, 501))
@@ -979,7 +983,7 @@ PLANTED = (
                 "",
             ),
         ),
-        test_a_controller_that_knows_of_no_report_refuses_and_is_asked_anew,
+        test_isr_change_refused_as_stale_is_resent_with_the_reports_epoch,
     ),
     (
         bug(
@@ -1031,7 +1035,7 @@ PLANTED = (
                 "pass",
             ),
         ),
-        test_minus_one_says_nothing_and_another_life_begins_with_nothing,
+        test_local_log_stats_are_kept_per_broker_epoch_and_ignore_minus_one,
     ),
     (
         bug(
@@ -1045,7 +1049,7 @@ PLANTED = (
                 "if False:",
             ),
         ),
-        test_minus_one_says_nothing_and_another_life_begins_with_nothing,
+        test_local_log_stats_are_kept_per_broker_epoch_and_ignore_minus_one,
     ),
     (
         bug(
@@ -1088,7 +1092,7 @@ PLANTED = (
                 "return True",
             ),
         ),
-        test_growth_is_told_once_per_interval_and_a_threshold_at_once,
+        test_local_log_growth_is_reported_per_interval_but_a_crossed_threshold_at_once,
     ),
 )
 

@@ -60,7 +60,7 @@ async def test_every_other_role_change_is_refused() -> None:
                     enter_role(partition, after)
 
 
-async def test_a_new_leader_forgets_what_followers_told_the_old_one() -> None:
+async def test_new_leader_starts_without_the_follower_state_of_an_earlier_term() -> None:
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER])
     partition = h.partition()
@@ -155,7 +155,7 @@ async def test_a_leader_that_was_replaced_and_does_not_know_acknowledges_nothing
     assert c[1].values == [b"instead"]
 
 
-async def test_an_uncleanly_elected_leader_says_that_it_has_recovered() -> None:
+async def test_uncleanly_elected_leader_reports_recovered_with_its_next_isr_change() -> None:
     """KIP-704: its log is the partition's log from now on.
 
     The leader reports that with its next ISR change, which usually follows at once.
@@ -169,7 +169,7 @@ async def test_an_uncleanly_elected_leader_says_that_it_has_recovered() -> None:
     assert (proposal.broker_ids, proposal.recovery_state) == ({2}, 0)
 
 
-async def test_nobody_is_left_out_while_another_proposal_is_open() -> None:
+async def test_p3_isr_is_not_shrunk_while_a_proposal_is_open() -> None:
     """P3: one proposal at a time; its answer may change the ISR."""
     c = Cluster(2)
     c.create(1, 2, isr=[1])
@@ -194,7 +194,7 @@ async def test_an_answer_about_an_isr_of_an_older_epoch_changes_nothing() -> Non
     assert c[1].partition().isr == {1}
 
 
-async def test_a_fetch_of_a_broker_that_is_no_replica_says_nothing() -> None:
+async def test_fetch_of_a_broker_without_a_replica_records_no_follower_state() -> None:
     """KAFKA-9672: the broker was a replica when it sent the fetch."""
     h = Harness()
     h.create_topic(replicas=[NODE])

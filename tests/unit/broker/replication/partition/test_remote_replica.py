@@ -24,7 +24,7 @@ def test_always_one_fetch_behind_never_leaves() -> None:
             assert remote.is_in_sync(end + 1, now_ms + 399.0, 800.0)
 
 
-def test_nobody_but_replicas_is_judged() -> None:
+def test_laggards_excludes_members_without_a_remote_replica() -> None:
     found = laggards({}, [1, 2], leader_end=5, now_ms=0.0, lag_max_ms=LAG_MS)
     assert found == frozenset()
 

@@ -76,7 +76,7 @@ async def test_of_two_in_the_rack_the_one_that_has_more_is_named(
     assert nearest_replica(partition, "rack2", 0, together) == nearest
 
 
-async def test_without_the_selector_everybody_reads_from_the_leader() -> None:
+async def test_fetch_without_a_replica_selector_names_no_preferred_replica() -> None:
     c = Cluster(2)
     c.create(1, 2)
     c[1].append(b"a")

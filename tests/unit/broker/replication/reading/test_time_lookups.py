@@ -118,7 +118,7 @@ async def test_many_partitions_are_looked_up_in_portions() -> None:
     assert turns >= count - LOOKED_UP_AT_ONCE_MAX
 
 
-async def test_leadership_that_ends_meanwhile() -> None:
+async def test_time_lookup_is_refused_when_leadership_ends_during_the_search() -> None:
     h = filled(partitions=1)
     h.change(replicas=[1, OTHER], isr=[1, OTHER])
     reply = ask(h, T0, 1)
@@ -136,7 +136,7 @@ async def test_a_disk_that_cannot_be_read() -> None:
     assert results(await reply) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)] * 2
 
 
-async def test_segments_that_go_meanwhile_begin_the_search_again() -> None:
+async def test_time_lookup_restarts_when_segments_are_removed_during_the_search() -> None:
     h = filled(partitions=1)
     reply = ask(h, T0 + 5, 1)
     await asyncio.sleep(0)

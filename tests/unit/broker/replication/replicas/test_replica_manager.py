@@ -165,7 +165,7 @@ async def test_making_and_removing_a_thousand_partitions_does_not_hold_the_loop(
     assert holds.longest_ms < 2 * SLICE_MS + 1
 
 
-async def test_strays_are_set_aside_at_the_start() -> None:
+async def test_stray_logs_are_renamed_at_startup() -> None:
     h = Harness()
     h.create_topic("kept", number=1)
     h.create_topic("gone", number=2)
@@ -180,7 +180,7 @@ async def test_strays_are_set_aside_at_the_start() -> None:
     assert "kept-0" in folders(h)
 
 
-async def test_strays_are_set_aside_in_slices_before_logs_of_their_names_are_made() -> None:
+async def test_stray_logs_are_renamed_in_slices_before_new_logs_take_their_names() -> None:
     clock = ToilClock()
     h = Harness(clock=clock, files=ToilingFiles(clock))
     count = 500
@@ -214,7 +214,9 @@ async def started_again(before: Harness) -> Harness:
     return h
 
 
-async def test_a_log_whose_topic_goes_before_its_replica_is_made_is_set_aside() -> None:
+async def test_log_is_renamed_as_stray_when_its_topic_is_deleted_before_its_replica_exists() -> (
+    None
+):
     """A broker that was away has caught up, and has not processed the topic yet."""
     before = Harness()
     before.create_topic(partitions=2)
@@ -228,7 +230,7 @@ async def test_a_log_whose_topic_goes_before_its_replica_is_made_is_set_aside() 
     assert h.logs.get("t", 0) is None
 
 
-async def test_so_is_one_whose_replica_moves_away_meanwhile() -> None:
+async def test_log_is_renamed_as_stray_when_its_replica_moves_before_it_exists() -> None:
     before = Harness()
     before.create_topic(replicas=[NODE, OTHER])
     h = await started_again(before)
@@ -238,7 +240,7 @@ async def test_so_is_one_whose_replica_moves_away_meanwhile() -> None:
     assert [name.endswith("-stray") for name in folders(h)] == [True]
 
 
-async def test_a_namesake_made_meanwhile_gets_a_log_of_its_own() -> None:
+async def test_topic_recreated_before_its_replica_exists_has_a_new_log() -> None:
     before = Harness()
     before.create_topic()
     h = await started_again(before)
@@ -256,7 +258,7 @@ async def test_an_illegal_topic_name_in_the_metadata_log_stops_the_node() -> Non
         h.create_topic("../x")
 
 
-async def test_leadership_is_told_to_listeners() -> None:
+async def test_leadership_listeners_are_notified_of_each_change() -> None:
     h = Harness()
     h.create_topic(partitions=2, replicas=[NODE, OTHER])
     listener = Listener()

@@ -85,7 +85,7 @@ def test_one_request_is_in_flight_and_the_next_takes_all_that_came() -> None:
     assert [p.partition_index for p in following.topics[0].partitions] == [1, 2]
 
 
-def test_what_failed_is_sent_again_unless_it_is_wanted_no_more() -> None:
+def test_alter_partition_manager_resends_only_current_proposals_after_a_failure() -> None:
     done: list[tuple[Waiting, Effects]] = []
     manager = AlterPartitionManager(lambda *wanted: done.append(wanted), PORT)
     kept, moved = Waiting(0), Waiting(1)

@@ -79,7 +79,7 @@ async def changes(threshold: str, last: int) -> tuple[Cluster, Controller]:
         ("0", 4, [3]),
     ],
 )
-async def test_version_4_goes_to_controllers_of_ours_where_it_is_asked_for(
+async def test_alter_partition_version_4_needs_thresholds_and_controller_support(
     threshold: str, last: int, versions: list[int]
 ) -> None:
     _, controller = await changes(threshold, last)

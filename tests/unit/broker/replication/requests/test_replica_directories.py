@@ -93,7 +93,7 @@ def test_a_replica_on_record_elsewhere_is_reported_once(world: World, recorded: 
     assert len(world.core) == 0 and world.said() is None
 
 
-def test_what_is_on_record_is_not_said(world: World) -> None:
+def test_directory_already_in_the_metadata_is_not_reported(world: World) -> None:
     assert not world.look(0, state(MINE))
     assert not world.look(1, state()._replace(replicas=(OTHER, 9)))
     assert world.core.due_ms() is None
@@ -110,7 +110,7 @@ def test_f22_a_partition_without_leader_may_wait_for_the_old_directory(world: Wo
     assert world.said() == [(TOPIC, 1)]
 
 
-def test_what_has_changed_since_is_not_said(world: World) -> None:
+def test_directory_report_omits_partitions_that_changed_since(world: World) -> None:
     world.look(0, state())
     world.look(1, state())
     world.look(2, state())
@@ -119,7 +119,7 @@ def test_what_has_changed_since_is_not_said(world: World) -> None:
     assert world.said() == [(TOPIC, 1)]
 
 
-def test_refusals_are_said_again_with_growing_pauses(world: World) -> None:
+def test_refused_directory_report_is_repeated_with_growing_backoff(world: World) -> None:
     world.look(0, state())
     pauses = []
     for _ in range(20):
@@ -147,14 +147,16 @@ def test_refusals_are_said_again_with_growing_pauses(world: World) -> None:
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ],
 )
-def test_what_is_gone_is_not_said_again(world: World, error: ErrorCode) -> None:
+def test_directory_report_is_dropped_when_the_partition_does_not_exist(
+    world: World, error: ErrorCode
+) -> None:
     world.look(0, state())
     world.said()
     world.answer(0, error=error)
     assert world.core.due_ms() is None
 
 
-def test_what_is_not_answered_is_said_again(world: World) -> None:
+def test_directory_report_without_a_response_is_repeated(world: World) -> None:
     world.look(0, state())
     world.look(1, state())
     world.said()
@@ -253,7 +255,7 @@ def taken_down(request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResp
     )
 
 
-async def test_the_controller_is_asked_until_it_answers() -> None:
+async def test_directory_reports_are_sent_until_the_controller_accepts_them() -> None:
     h = Harness()
     h.replay(FeatureLevelRecord(name="metadata.version", feature_level=DIRECTORY_ASSIGNMENT_LEVEL))
     channel = Channel(h.clock)
@@ -287,7 +289,7 @@ async def test_the_controller_is_asked_until_it_answers() -> None:
     await h.supervisor.close()
 
 
-async def test_records_that_cannot_say_it_are_not_asked_for() -> None:
+async def test_directory_reports_need_a_metadata_version_with_directories() -> None:
     h = Harness()
     h.replay(
         FeatureLevelRecord(name="metadata.version", feature_level=DIRECTORY_ASSIGNMENT_LEVEL - 1)

@@ -236,7 +236,7 @@ def test_no_slots_means_no_sessions() -> None:
     assert (plan.session_id, indexes(plan)) == (0, [0])
 
 
-def test_what_has_left_the_session_since_its_fetch_began_is_news_once() -> None:
+def test_partition_removed_from_the_session_during_a_fetch_is_answered_once() -> None:
     """A waiting fetch answers its own partitions, although the next request has arrived."""
     client = new()
     plan = client.fetch(0, INITIAL_EPOCH, 0, 1)

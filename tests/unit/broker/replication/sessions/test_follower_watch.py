@@ -32,7 +32,7 @@ def touched(count: int) -> FollowerWatch:
     return watch
 
 
-def test_what_has_news_is_looked_at_in_turns() -> None:
+def test_follower_watch_checks_partitions_with_news_in_batches() -> None:
     watch = touched(MANY)
     seen, mores = [], []
     for _ in range(3):
@@ -43,7 +43,7 @@ def test_what_has_news_is_looked_at_in_turns() -> None:
     assert (seen, mores) == (keys(MANY), [True, True, False])
 
 
-def test_what_the_request_names_comes_first() -> None:
+def test_follower_watch_checks_partitions_named_in_the_request_first() -> None:
     """The request contains the replica's offset, on which commits depend."""
     watch = touched(MANY)
     named = keys(3, first=MANY - 3)
@@ -57,7 +57,7 @@ def test_all_that_is_named_is_looked_at() -> None:
     assert fetch(FollowerWatch(), *named) == (named, False)
 
 
-def test_who_is_not_settled_is_looked_at_by_each_fetch() -> None:
+def test_follower_watch_checks_unsettled_partitions_in_each_fetch() -> None:
     watch = touched(3)
     assert [fetch(watch), fetch(watch)] == [(keys(3), False), (keys(3), False)]
 
@@ -76,7 +76,7 @@ def test_many_who_are_not_settled_are_looked_at_in_rounds() -> None:
         assert sorted(key for looked_at, _ in fetches for key in looked_at) == keys(MANY)
 
 
-def test_who_is_not_settled_has_a_turn_beside_any_amount_of_news() -> None:
+def test_follower_watch_checks_unsettled_partitions_despite_much_news() -> None:
     """Otherwise a follower would join no ISR while its leader is busy."""
     watch = touched(AGAIN_MIN)
     fetch(watch)
@@ -90,7 +90,7 @@ def test_who_is_not_settled_has_a_turn_beside_any_amount_of_news() -> None:
             watch.settled(key)
 
 
-def test_what_happens_after_a_look_is_looked_at_next() -> None:
+def test_follower_watch_checks_partitions_touched_after_a_check_next() -> None:
     watch = touched(MANY)
     for _ in range(3):
         fetch(watch)
@@ -100,7 +100,7 @@ def test_what_happens_after_a_look_is_looked_at_next() -> None:
     assert looked_at[:2] == [(TOPIC, 7), (TOPIC, 8)]
 
 
-def test_who_leaves_the_session_is_not_looked_at() -> None:
+def test_follower_watch_omits_partitions_removed_from_the_session() -> None:
     watch = touched(2)
     fetch(watch)
     watch.requested((), keys(1))
@@ -109,7 +109,7 @@ def test_who_leaves_the_session_is_not_looked_at() -> None:
     assert watch.turn() == []
 
 
-def test_who_was_told_nothing_though_nobody_asked_stays_at_rest() -> None:
+def test_follower_watch_keeps_a_partition_settled_by_another_fetch_at_rest() -> None:
     """A waiting fetch checks again a partition that another fetch has settled."""
     watch = touched(1)
     (key,) = keys(1)

@@ -47,7 +47,7 @@ def test_waits_end_by_offset_and_in_the_order_they_came() -> None:
     assert [offset for offset, _, _ in waits] == [7]
 
 
-def test_waits_that_fail_are_told_once() -> None:
+def test_failed_offset_wait_is_notified_once() -> None:
     waits, told = OffsetWaits(), Told()
     waits.add(5, told, "a")
     waits.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)

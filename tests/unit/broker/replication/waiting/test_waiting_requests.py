@@ -86,7 +86,7 @@ async def test_after_a_deadline_that_failed_the_next_one_still_rings() -> None:
     waits.close()
 
 
-async def test_who_is_ready_behind_one_that_failed_is_finished() -> None:
+async def test_waiting_requests_finish_others_after_one_fails() -> None:
     waits = WaitingRequests(ManualClock())
     finished: list[int] = []
     told: list[object] = []

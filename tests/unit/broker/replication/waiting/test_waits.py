@@ -32,7 +32,7 @@ def test_a_produce_request_is_answered_when_its_last_slot_is_resolved() -> None:
     assert (answers.marked, answers.sent) == ([("b", ErrorCode.NOT_LEADER_OR_FOLLOWER)], 1)
 
 
-def test_a_deadline_marks_what_is_left_and_nothing_is_told_after_it() -> None:
+def test_produce_wait_at_its_deadline_marks_pending_slots_and_ignores_later_results() -> None:
     answers = Answers()
     wait = ProduceWait(answers.mark, answers.send)
     wait.pending += ["a", "b"]
@@ -74,7 +74,7 @@ def test_a_fetch_whose_connection_has_gone_leaves_its_partitions() -> None:
     assert (place.waits, wait.place, wait.over, cancelled) == ([], None, True, [True])
 
 
-def test_a_wait_that_nobody_awaits_ends_with_its_connection() -> None:
+def test_waits_without_an_awaiting_client_end_with_their_connection() -> None:
     answers, ready = Answers(), list[FetchWait]()
     purgatory = Purgatory()
     for wait in (ProduceWait(answers.mark, answers.send), FetchWait(1, ready.append)):
