@@ -145,7 +145,9 @@ async def test_flush_run_and_pread(disk):
     assert await files.pread(one, 3, 1) == b"234"
 
 
-async def test_what_the_page_cache_has_is_known(real, tmp_path, monkeypatch):
+async def test_real_is_cached_needs_every_byte_and_prefetches_the_next_range(
+    real, tmp_path, monkeypatch
+):
     """False is correct on any file system; True must hold for every byte."""
     monkeypatch.setattr(real_module, "PROBE_STEP_BYTES", 4096)
     missing: set[int] = set()
@@ -189,7 +191,7 @@ async def test_what_the_page_cache_has_is_known(real, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL])
-def test_a_file_system_that_does_not_tell_has_nothing_cached(real, tmp_path, monkeypatch, code):
+def test_is_cached_is_false_on_a_file_system_without_nowait(real, tmp_path, monkeypatch, code):
     def preadv(fd, buffers, position, flags):
         raise OSError(code, "no")
 
@@ -200,7 +202,7 @@ def test_a_file_system_that_does_not_tell_has_nothing_cached(real, tmp_path, mon
     assert not MemoryFiles().is_cached(file, 5, 0)
 
 
-def test_a_disk_that_fails_is_no_file_system_that_does_not_tell(real, tmp_path, monkeypatch):
+def test_is_cached_raises_the_error_of_a_failing_disk(real, tmp_path, monkeypatch):
     def preadv(fd, buffers, position, flags):
         raise OSError(errno.EIO, "broken")
 
@@ -211,7 +213,7 @@ def test_a_disk_that_fails_is_no_file_system_that_does_not_tell(real, tmp_path, 
         real.is_cached(file, 5, 0)
 
 
-def test_what_was_just_written_is_cached(real, tmp_path):
+def test_is_cached_is_true_for_bytes_just_written(real, tmp_path):
     """The kernel reports it, on file systems that support RWF_NOWAIT."""
     file = real.open(str(tmp_path / "log"), create=True)
     file.append(bytes(300_000))
@@ -318,7 +320,7 @@ def slow_sync(monkeypatch):
     return sync
 
 
-async def test_flushes_asked_for_meanwhile_are_one_batch(real, tmp_path, slow_sync):
+async def test_flushes_requested_during_a_flush_share_one_batch(real, tmp_path, slow_sync):
     file = real.open(str(tmp_path / "a"), create=True)
     file.append(b"1")
     first = asyncio.ensure_future(real.flush([file]))
@@ -347,7 +349,7 @@ async def test_a_flush_of_clean_bytes_waits_for_the_one_under_way(real, tmp_path
     assert slow_sync.calls == 1
 
 
-async def test_names_asked_for_meanwhile_are_flushed_together(real, tmp_path, monkeypatch):
+async def test_folder_flushes_requested_during_a_flush_share_one_batch(real, tmp_path, monkeypatch):
     """A new replica has its folder's names flushed six times.
 
     Flushes of two hundred such replicas share the file system's writes.
@@ -547,7 +549,7 @@ def survivors(files: LossyFiles, rng=None) -> dict[str, bytes]:
     return {name: again.read(f"/d/{name}") for name in again.listdir("/d")}
 
 
-def test_what_was_not_flushed_is_gone(backing):
+def test_lossy_files_drop_unflushed_bytes_and_names_at_a_crash(backing):
     files = LossyFiles(backing)
     file = files.open("/d/a", create=True)
     file.append(b"kept")
@@ -579,7 +581,7 @@ def test_cuts_and_overwrites_survive_only_when_flushed(backing):
     assert survivors(files) == {"a": b"0123xy"}
 
 
-def test_what_a_power_cut_would_leave_is_known_before(backing):
+def test_lossy_files_report_the_size_range_after_a_power_cut(backing):
     backing.open("/d/a", create=True).append(b"0123456789")
     files = LossyFiles(backing)
     file = files.open("/d/a")
@@ -822,7 +824,7 @@ def test_bits_that_flip_stay_so_until_something_else_is_written_there() -> None:
     assert files.read("/g") == b"aBcdefgh"
 
 
-def test_an_overlay_says_which_of_its_bytes_are_on_the_disk() -> None:
+def test_lossy_files_report_the_durable_prefix_of_an_overlay() -> None:
     backing = MemoryFiles()
     files = LossyFiles(backing)
     file = files.open("/f", create=True)

@@ -51,7 +51,7 @@ def files() -> Iterator[RealFiles]:
     ],
     ids=["write_atomic", "write_new", "touch", "fsync_dir", "read"],
 )
-def test_what_is_open_for_a_moment_takes_one_of_the_reserve(
+def test_short_operations_use_a_reserved_descriptor_when_none_is_free(
     files: RealFiles, tmp_path: Path, do: Callable[[RealFiles, str], None]
 ) -> None:
     path = tmp_path / "checkpoint"
@@ -91,7 +91,7 @@ def test_another_error_takes_nothing_of_the_reserve(tmp_path: Path) -> None:
     assert not reserve._held
 
 
-def test_a_reserve_that_is_used_up_says_so_and_is_filled_again(tmp_path: Path) -> None:
+def test_exhausted_reserve_raises_emfile_and_is_refilled_on_close(tmp_path: Path) -> None:
     reserve = Reserve(2)
     with no_descriptors():
         used = [reserve.open(str(tmp_path), os.O_RDONLY) for _ in range(2)]

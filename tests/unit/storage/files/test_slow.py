@@ -42,7 +42,7 @@ def on_virtual_time(scenario: Callable[[Disk], Awaitable[None]]) -> None:
     loop.close()
 
 
-def test_what_the_page_cache_does_is_done_at_once() -> None:
+def test_slow_disk_appends_and_reads_take_no_time() -> None:
     async def scenario(disk: Disk) -> None:
         async def use() -> None:
             file = disk.open("/d/a", create=True)
@@ -55,7 +55,7 @@ def test_what_the_page_cache_does_is_done_at_once() -> None:
     on_virtual_time(scenario)
 
 
-def test_whoever_asks_during_a_flush_shares_the_next() -> None:
+def test_slow_disk_flushes_requested_during_a_flush_share_the_next() -> None:
     async def scenario(disk: Disk) -> None:
         files = [disk.open(f"/d/{name}", create=True) for name in "abcd"]
         first = asyncio.ensure_future(timed(disk.flush(files[:1])))
@@ -67,7 +67,7 @@ def test_whoever_asks_during_a_flush_shares_the_next() -> None:
     on_virtual_time(scenario)
 
 
-def test_a_flush_that_is_given_up_leaves_nobody_waiting() -> None:
+def test_slow_disk_cancelled_flush_does_not_block_other_flushes() -> None:
     async def scenario(disk: Disk) -> None:
         file = disk.open("/d/a", create=True)
         running = asyncio.ensure_future(disk.flush([file]))

@@ -40,7 +40,7 @@ class Dumb:
 
 
 @given(steps)
-def test_it_equals_the_dumb_one(actions):
+def test_epoch_cache_equals_a_naive_model(actions):
     cache, dumb = EpochCache(), Dumb()
     for kind, epoch, offset in actions:
         before = cache.entries

@@ -253,7 +253,7 @@ class Counted(MemoryFiles):
 
 @given(st.lists(st.integers(1, 40), max_size=20), st.lists(st.integers(1, 40), max_size=20))
 @settings(max_examples=60, deadline=None)
-def test_an_index_made_anew_is_written_only_where_it_differs(first, second):
+def test_rebuilt_index_is_written_only_if_its_bytes_differ(first, second):
     """A start after a crash rebuilds the index of every partition."""
     files = Counted()
     files.mkdirs("/d")

@@ -33,7 +33,7 @@ def summed(log: Log) -> int:
     return sum(segment.size_bytes for segment in log.segments)
 
 
-def test_it_is_the_first_record_of_the_first_batch_whatever_comes_later() -> None:
+def test_local_start_ms_is_the_time_of_the_first_record() -> None:
     """An entry of the time index would be the highest time so far."""
     log = make_log()
     assert log.reader.local_start_ms() == -1
@@ -43,7 +43,7 @@ def test_it_is_the_first_record_of_the_first_batch_whatever_comes_later() -> Non
     assert log.reader.local_start_ms() == T0 + 5
 
 
-def test_it_moves_with_the_local_start() -> None:
+def test_local_start_ms_follows_the_local_start() -> None:
     log = filled(T0, T0 - 7, T0 + 9)
     assert log.reader.local_start_ms() == T0
     log.trimming.delete_oldest(1)
@@ -64,7 +64,7 @@ def test_a_start_inside_a_segment_is_the_batch_that_holds_it() -> None:
     assert log.reader.local_start_ms() == -1, "no batch is left"
 
 
-def test_a_log_that_is_cut_and_filled_again_begins_anew() -> None:
+def test_local_start_ms_is_reset_by_truncation() -> None:
     log = make_log()
     append(log, at(T0))
     assert log.reader.local_start_ms() == T0
@@ -83,7 +83,7 @@ def test_records_without_a_time_have_none() -> None:
     assert log.size_bytes > 0
 
 
-def test_it_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_start_ms_is_read_from_disk_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The start is cached, because every fetch reads it."""
     log = filled(T0, T0 + 1)
     looked = []
@@ -98,7 +98,7 @@ def test_it_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert looked == [0]
 
 
-def test_a_disk_that_does_not_say_it_fails_the_reader_alone(
+def test_local_start_ms_read_error_fails_the_reader_but_not_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = filled(T0)

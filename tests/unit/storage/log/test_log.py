@@ -600,7 +600,7 @@ def test_truncating_nothing_still_forgets_an_epoch_without_batches():
     assert log.latest_epoch == 1
 
 
-def test_truncation_below_the_first_segment_begins_anew():
+def test_truncation_below_the_first_segment_restarts_the_log_there():
     log = make_log(segment_bytes=200)
     log.truncate_fully_and_start_at(100)
     fill(log, 5, size=50)
@@ -609,7 +609,7 @@ def test_truncation_below_the_first_segment_begins_anew():
     assert append(log, batch())[0] == 40
 
 
-def test_a_log_that_begins_anew_forgets_its_epochs_and_producers():
+def test_log_restarted_at_an_offset_has_no_epochs_or_producers():
     files = MemoryFiles()
     log = make_log(files, segment_bytes=200)
     append(log, batch(3, producer=Producer(5, 2, 0)), 4)
@@ -812,7 +812,7 @@ def test_a_batch_that_was_found_is_forgotten_when_it_is_cut(size):
     assert segment._found is None
 
 
-def test_what_is_read_from_the_page_cache_is_known_before(monkeypatch):
+def test_cached_bytes_returns_the_size_only_if_the_read_needs_no_disk(monkeypatch):
     log = make_log(segment_bytes=400)
     fill(log, 20, size=50)
     asked = []

@@ -410,7 +410,7 @@ def test_a_namesake_with_another_id_makes_room(world):
     assert len(world.names("-delete")) == 1
 
 
-async def test_strays_are_set_aside_and_stay(world):
+async def test_stray_log_is_renamed_and_ignored_by_the_next_start(world):
     manager = world.start()
     fill(create(manager, "mine"), 2)
     fill(create(manager, "stray", 3, OTHER_ID), 2)
@@ -456,7 +456,7 @@ async def test_p4_a_log_that_lost_its_topic_id_is_nobodys(world, left):
 # Foreign content -----------------------------------------------------------------------------
 
 
-def test_what_is_not_ours_is_left_alone(world):
+def test_manager_leaves_foreign_files_in_the_log_directory(world):
     world.files.mkdirs("/data/__cluster_metadata-0")
     world.files.touch("/data/bootstrap.checkpoint")
     world.files.touch("/data/.lock")
@@ -712,7 +712,7 @@ def test_retention_of_all(world):
 
 
 @pytest.mark.parametrize("copied", [True, False])
-async def test_s4_a_tiered_log_begins_after_a_crash_where_somebody_has_it(world, copied):
+async def test_s4_tiered_log_starts_after_a_crash_at_an_offset_that_still_exists(world, copied):
     world.config = LogConfig(
         segment_bytes=400,
         retention_bytes=0,
@@ -768,7 +768,7 @@ async def test_a_power_cut_that_undoes_a_truncation_shows_nothing_that_was_cut(f
 
 
 @pytest.mark.parametrize("flushed", [False, True])
-async def test_what_a_killed_process_has_cut_may_come_back(flushed):
+async def test_p4_unflushed_truncation_of_a_killed_process_may_be_undone(flushed):
     """P4, seed 600: the disk has no trace of the truncation for the next process."""
     world = World(LossyFiles(MemoryFiles()))
     log = create(world.start())
@@ -879,7 +879,7 @@ async def test_a_checkpoint_under_way_does_not_bring_a_namesake_back():
     assert world.start().logs[("topic", 0)].log_start_offset == 0
 
 
-async def test_s4_log_starts_are_durable_when_they_are_said_to_be():
+async def test_s4_log_starts_are_durable_when_their_checkpoint_returns():
     """S4: this holds whatever else writes the same file at the same time."""
     world, gate, waiting = held_world()
     manager = world.start()
@@ -929,7 +929,7 @@ async def test_a_log_that_begins_lower_than_before_is_not_emptied_by_the_old_sta
     assert (again.log_start_offset, again.log_end_offset) == (2, 5)
 
 
-async def test_s4_who_asks_for_log_starts_while_they_are_written_shares_the_next_write():
+async def test_s4_log_start_checkpoints_requested_during_a_write_share_the_next():
     world, gate, waiting = held_world()
     manager = world.start()
     log = create(manager)
@@ -957,7 +957,7 @@ async def test_s4_who_asks_for_log_starts_while_they_are_written_shares_the_next
     assert world.start().logs[("topic", 0)].log_start_offset == 5
 
 
-async def test_who_asks_for_log_starts_in_one_turn_has_all_logs_looked_at_once():
+async def test_log_start_checkpoints_of_one_loop_iteration_check_all_logs_once():
     """Regression: two hundred logs that begin together were each checked two hundred times.
 
     There was nothing left to write.
@@ -977,7 +977,7 @@ async def test_who_asks_for_log_starts_in_one_turn_has_all_logs_looked_at_once()
     assert looks == 1
 
 
-async def test_s4_a_write_of_log_starts_that_fails_answers_nobody_else():
+async def test_s4_failed_log_start_write_fails_only_its_own_caller():
     manager = World().start()
     log = create(manager)
     fill(log, 9, size=50)
@@ -1146,7 +1146,7 @@ def settings_of(**props: str) -> LogManagerSettings:
     return LogManagerSettings.of(NodeConfig.parse({**node, **given}))
 
 
-async def test_the_flush_scheduler_looks_as_often_as_it_is_told_to():
+async def test_flush_scheduler_runs_at_the_configured_interval():
     """Kafka's default, never, is not used: a topic's flush.ms would have no effect."""
     assert settings_of().flush_scheduler_interval_ms == 1_000
     world = World(config=LogConfig(flush_ms=1000))

@@ -90,7 +90,7 @@ def test_the_last_five_are_known_and_older_ones_are_duplicates(log):
     assert log.send(14) == 14
 
 
-def test_what_lies_before_the_first_known_sequence_is_no_duplicate(log):
+def test_sequence_before_the_first_known_batch_is_out_of_order(log):
     """A log that lost a producer's batches treats a later one as its first.
 
     Batches before that one must not be acknowledged as duplicates.
@@ -237,7 +237,7 @@ def test_plain_batches_have_no_place_in_an_open_transaction(log):
     assert log.send(2) == 3
 
 
-def test_a_marker_of_a_new_epoch_lets_sequences_begin_anew(log):
+def test_marker_of_a_new_producer_epoch_restarts_sequences_at_zero(log):
     log.send(0, 3, txn=True)
     log.end_txn(epoch=1)
     assert log.refused(3, epoch=1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -305,7 +305,7 @@ def test_a_snapshot_restores_what_it_holds():
     assert refused.value.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
-def test_who_wrote_last_behind_an_offset_is_left_out_unless_a_transaction_began_before(log):
+def test_leave_out_from_drops_later_producers_without_an_earlier_transaction(log):
     log.send(0, pid=1)
     log.send(0, pid=2, txn=True)
     log.send(0, pid=3)

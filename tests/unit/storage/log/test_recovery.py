@@ -169,7 +169,7 @@ def test_a_hole_between_segments_is_not_a_log():
 
 
 @pytest.mark.parametrize("gap", [6, 2**31])
-def test_what_the_leaders_cleaner_took_is_no_hole_of_its_follower(gap):
+def test_p2_recovery_accepts_offset_gaps_left_by_the_leaders_cleaner(gap):
     """P2, seed 5680: at a start the broker does not know which logs are compacted.
 
     A follower that rolled where its leader lacked some offsets was truncated there after a kill,
@@ -237,7 +237,7 @@ async def test_a_segment_that_went_before_its_end_was_flushed_does_not_come_back
         assert [offset for offset, _ in contents(again)] == [10, 11, 12, 13, 14]
 
 
-async def test_what_goes_while_a_flush_waits_is_owed_to_the_next():
+async def test_p18_segment_removed_during_a_flush_is_settled_by_the_next_flush():
     """P18: the flush under way may have flushed the folder already."""
     disk = LossyFiles(MemoryFiles())
     log = make_log(disk, remote_storage_enable=True, file_delete_delay_ms=0, **SMALL)
@@ -320,7 +320,7 @@ async def test_a_segment_closed_below_a_checkpoint_that_is_too_high_loses_nothin
     assert again.log_end_offset == 7
 
 
-async def test_a_checkpoint_from_before_a_truncation_says_nothing_of_what_came_after_it():
+async def test_p18_recovery_point_before_a_truncation_does_not_cover_later_records():
     """P18: the process is killed before it writes the checkpoint again.
 
     A power cut must not remove records that the next process treats as durable.
@@ -441,7 +441,7 @@ def test_an_offset_index_that_points_elsewhere_makes_no_reader_skip_a_record(ent
 
 @pytest.mark.parametrize("index", [".index", ".timeindex"])
 @pytest.mark.parametrize("opened", ["written", "recovered", "opened"])
-def test_an_index_that_rots_under_an_open_log_is_made_anew_each_time(opened, index):
+def test_p6_index_that_rots_under_an_open_log_is_rebuilt_each_time(opened, index):
     """P6: bits flip on a disk long after the file was written, checked or repaired."""
     files = MemoryFiles()
     log = make_log(files, index_interval_bytes=200)
@@ -565,7 +565,7 @@ def test_a_lost_or_broken_epoch_checkpoint_is_rebuilt(clean, content):
     assert files.read(EPOCHS) == b"0\n3\n0 0\n1 4\n2 8\n"
 
 
-def test_what_recovery_finds_is_in_the_file_before_anything_is_shown() -> None:
+def test_p18_recovery_writes_the_epochs_it_finds_before_the_log_opens() -> None:
     """P18: the checkpointed high watermark may be above an epoch that no file contained."""
     files = MemoryFiles()
     log = a_log(files)
@@ -688,7 +688,7 @@ def test_the_log_start_checkpoint_counts():
     assert log.epochs.entries == [(1, 5), (2, 8)]
 
 
-def test_a_log_that_ends_below_its_start_begins_anew():
+def test_recovered_log_that_ends_below_its_start_is_emptied_at_the_start():
     files = MemoryFiles()
     a_log(files)
     log = make_log(files, log_start_offset=50, **SMALL)
@@ -697,7 +697,7 @@ def test_a_log_that_ends_below_its_start_begins_anew():
     assert append(log, batch(), 3)[0] == 50
 
 
-def test_a_log_that_begins_anew_at_its_start_still_does_after_a_power_cut():
+def test_log_restarted_at_its_start_has_the_same_start_after_a_power_cut():
     """The name of its first segment then has the start, so the checkpoint is not needed."""
     backing = MemoryFiles()
     files = LossyFiles(backing)

@@ -46,7 +46,7 @@ def test_so_is_one_in_the_last_batch_where_that_is_all_there(at: int) -> None:
 
 
 @pytest.mark.parametrize("size", range(1, len(FIRST)))
-def test_a_write_that_ended_early_is_none(size: int) -> None:
+def test_has_rotted_is_false_for_a_torn_write(size: int) -> None:
     assert not has_rotted(FIRST[:size], 10)
     assert not has_rotted(FIRST[:size] + bytes(len(FIRST) - size), 10) or size > len(FIRST) - 8
 
@@ -67,7 +67,7 @@ def test_old_bytes_that_look_like_a_batch_are_no_proof() -> None:
     assert not has_rotted(b"", 10)
 
 
-def test_a_batch_that_says_it_reaches_further_hides_nothing_behind_it() -> None:
+def test_p18_batch_with_a_corrupt_last_offset_hides_no_later_batches() -> None:
     """P18, M: a bit of a last offset flips below the range that is read.
 
     The search for the end of a read stopped at that batch, and returned no later records (seed

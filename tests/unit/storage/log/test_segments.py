@@ -67,7 +67,7 @@ def test_indexes_that_cannot_be_read_are_not_left_open(kind):
 
 
 @pytest.mark.parametrize("is_missing", [True, False])
-def test_indexes_that_are_made_anew_from_half_a_segment_count_for_nothing(is_missing):
+def test_index_rebuild_that_fails_halfway_is_discarded(is_missing):
     """Records behind that half were not served any more.
 
     The highest timestamp of half the batches would also have expired the rest too early.

@@ -195,7 +195,7 @@ def test_s4_what_the_store_has_goes_from_the_disk_once_the_log_start_is_safe():
     assert log.log_start_offset == start < log.local_log_start_offset
 
 
-def test_s4_a_log_whose_start_only_its_first_segment_told_owes_it_when_it_becomes_tiered():
+def test_s4_log_start_not_checkpointed_is_owed_when_the_log_becomes_tiered():
     files = MemoryFiles()
     options = {"retention_bytes": 300, "remote_storage_enable": False}
     before = tiered(files, **options)
@@ -240,7 +240,7 @@ def test_s4_a_log_that_was_tiered_deletes_nothing_that_the_checkpoint_promises(r
     assert log.segments.first_base_offset > local
 
 
-def test_a_log_that_begins_anew_below_its_start_does_not_count_on_the_checkpoint():
+def test_log_truncated_below_its_start_invalidates_the_saved_log_start():
     log = half_local()
     log.advance_log_start(8)
     log.trimming.saved(8)
@@ -274,7 +274,7 @@ def test_until_it_is_known_whether_a_log_is_tiered_nothing_of_the_store_is_forgo
     assert log.epochs.epoch_at(local) == 5
 
 
-def test_s5_recovery_takes_the_snapshots_of_the_segments_anew():
+def test_s5_recovery_rewrites_the_producer_snapshot_of_each_segment():
     """T2: retention removes the last older snapshot with its segment.
 
     After the next crash the producers at the local start would be unknown.
@@ -532,7 +532,7 @@ def _told(log: Log) -> str:
     return "whole"
 
 
-async def test_a_log_that_is_deleted_while_it_begins_says_so():
+async def test_begin_at_returns_false_if_the_log_is_deleted_during_the_save():
     log = tiered()
 
     async def save() -> None:

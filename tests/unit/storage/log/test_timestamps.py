@@ -123,7 +123,7 @@ def test_times_are_those_of_the_records() -> None:
                 list(record_times(payload[:cut], header))
 
 
-def test_a_batch_that_the_disk_has_not_kept_is_taken_as_its_header_says() -> None:
+def test_s8_timestamp_lookup_in_a_corrupt_batch_uses_its_header() -> None:
     """S8: a bit of an offset delta flips, and the record appeared behind others of its time (tiered
     seed 94)."""
     data = bytearray(batch(5, timestamp=T0))

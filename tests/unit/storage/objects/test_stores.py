@@ -59,7 +59,9 @@ async def test_an_empty_object_is_one(objects: Objects) -> None:
     assert (await objects.head("empty")).size_bytes == 0
 
 
-async def test_what_is_not_there(objects: Objects) -> None:
+async def test_missing_object_raises_not_found_and_is_deleted_without_error(
+    objects: Objects,
+) -> None:
     with pytest.raises(ObjectNotFound):
         await objects.get("none", 0, 1)
     with pytest.raises(ObjectNotFound):
@@ -68,7 +70,7 @@ async def test_what_is_not_there(objects: Objects) -> None:
 
 
 @pytest.mark.parametrize(("start", "size_bytes"), [(3, 5), (5, 1), (100, 1), (0, 6)])
-async def test_an_object_shorter_than_asked_is_an_error(
+async def test_get_beyond_the_end_of_an_object_raises_corrupt(
     objects: Objects, start: int, size_bytes: int
 ) -> None:
     await objects.put("short", b"12345")
@@ -188,7 +190,7 @@ async def test_answers_of_a_failing_server(case: str) -> None:
         await ask_who_answers(answer, "a")
 
 
-async def test_what_the_server_says_is_told_however_long_the_key_is() -> None:
+async def test_refused_object_error_contains_the_servers_code_despite_a_long_key() -> None:
     """An operator finds a wrong key by the server's own error code."""
     said = b"<Error><Code>SignatureDoesNotMatch</Code><Message>wrong</Message></Error>"
     answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(said) + said
@@ -223,7 +225,7 @@ async def ask_who_answers(answer: bytes | None, key: str) -> None:
         await asyncio.wait(handlers)
 
 
-async def test_nobody_listens() -> None:
+async def test_put_to_a_closed_port_raises_retriable() -> None:
     pytest.importorskip("obstore", reason="obstore is not here (docs/gaps.md)")
     given = {**object_servers.s3_options("http://127.0.0.1:1"), "retries": "0"}
     objects = open_objects(StoreSettings.of(given))

@@ -87,7 +87,7 @@ def test_a_copy_that_its_successor_began_to_delete_cannot_be_finished() -> None:
         ),
     ],
 )
-def test_what_may_not_follow_is_refused_with_the_reason(record, why: str) -> None:
+def test_segment_cache_refuses_an_invalid_transition_with_the_reason(record, why: str) -> None:
     assert why in SegmentCache(PARTITION).apply(0, record).refusal
 
 
@@ -153,7 +153,7 @@ def test_a_copy_within_another_comes_back_when_that_one_goes() -> None:
     assert cache.find(0, 15) is not None
 
 
-def test_what_a_lineage_does_not_know_it_does_not_deny() -> None:
+def test_f21_lineage_treats_epochs_below_its_first_as_unknown() -> None:
     """F21: epochs rebuilt from local batches begin at the local log start."""
     tiered = segment(1, 0, 29, {0: 0, 1: 12})
     assert not lineage(60, e2=40).lost(tiered)

@@ -28,7 +28,7 @@ def test_segments_of_all_partitions_by_name_and_offset() -> None:
     assert catalogue.refused == []
 
 
-def test_what_says_nothing_is_named_and_changes_nothing() -> None:
+def test_catalogue_lists_unusable_records_and_ignores_them() -> None:
     catalogue = Catalogue()
     catalogue.apply("m-0", 0, None)
     catalogue.apply("m-0", 1, b"\x01\xff\x00")

@@ -66,7 +66,7 @@ def test_a_partition_taken_later_is_read_from_the_start() -> None:
     assert metadata.wanted() == {0: 4}
 
 
-def test_given_up_and_taken_again_begins_anew() -> None:
+def test_partition_released_and_taken_again_is_read_from_the_start() -> None:
     metadata = RemoteMetadata(1)
     metadata.take(PARTITION)
     metadata.end_known(0, 4)
@@ -102,7 +102,7 @@ def test_records_in_a_partition_that_is_not_theirs_are_passed_over() -> None:
     assert metadata.wanted() == {number: 0}
 
 
-def test_what_was_asked_for_before_a_partition_was_taken_on_is_dropped() -> None:
+def test_records_requested_before_a_partition_was_taken_are_dropped() -> None:
     """Otherwise the new partition's cache would be ready with a gap before it."""
     metadata = RemoteMetadata(1)
     metadata.take(PARTITION)
@@ -140,7 +140,7 @@ def test_those_taken_while_it_is_read_wait_for_the_next_pass_together() -> None:
     assert cache.find(0, 5) is not None
 
 
-def test_the_next_pass_begins_when_the_end_of_this_one_is_known_or_nobody_is_left_in_it() -> None:
+def test_next_pass_begins_when_the_current_one_has_an_end_or_no_partition() -> None:
     for done in (
         lambda metadata: metadata.end_known(0, 2),
         lambda metadata: metadata.give_up(PARTITION),
@@ -158,7 +158,7 @@ def test_the_next_pass_begins_when_the_end_of_this_one_is_known_or_nobody_is_lef
         assert metadata.cache(OTHER) is not None
 
 
-def test_a_topic_that_has_lost_its_end_holds_nobody_up() -> None:
+def test_metadata_partition_that_was_truncated_blocks_no_partition() -> None:
     metadata = RemoteMetadata(1)
     metadata.take(PARTITION)
     metadata.end_known(0, 4)
@@ -183,7 +183,7 @@ def test_bytes_that_are_no_record_do_not_stop_the_reader() -> None:
     assert metadata.cache(PARTITION) is not None
 
 
-def test_who_becomes_leader_acts_when_the_end_known_then_is_reached() -> None:
+def test_s6_new_leader_acts_after_reading_to_the_end_known_at_its_election() -> None:
     """S6: a follower may not have read the last records of the leader before."""
     metadata = RemoteMetadata(1)
     metadata.take(PARTITION)

@@ -62,7 +62,7 @@ THREE = cache_of((0, 9), (10, 19), (20, 29))
         (cache_of(unfinished=3), 0, 50, [0, 10, 20, 30]),
     ],
 )
-def test_what_is_copied_next(
+def test_plan_copy_selects_closed_uncopied_segments_in_order(
     cache: SegmentCache, log_start: int, stable: int, expected: list[int]
 ) -> None:
     plan = plan_copy(cache, MINE, CLOSED, log_start_offset=log_start, last_stable_offset=stable)
@@ -184,7 +184,9 @@ def expiry(
         (Retention(bytes=300, ms=80), 100, 2),
     ],
 )
-def test_what_expires(retention: Retention, local: int, expected: int) -> None:
+def test_s3_plan_expiry_deletes_the_oldest_segments_over_retention(
+    retention: Retention, local: int, expected: int
+) -> None:
     """S3: remote and local-only bytes count together, each segment once."""
     plan = expiry(THREE, retention, local=local)
     assert [one.segment.segment_id for one in plan.deletions] == [
@@ -290,7 +292,7 @@ def test_an_unfinished_copy_of_another_lineage_goes_at_once() -> None:
     assert [one.reason for one in expiry(cache, Retention()).deletions] == [Reason.UNFINISHED]
 
 
-def test_what_is_being_copied_stays() -> None:
+def test_plan_expiry_keeps_segments_that_are_being_copied() -> None:
     plan = plan_expiry(
         cache_of((0, 9), unfinished=2),
         MINE,
@@ -355,7 +357,7 @@ def deleted_of(cache: SegmentCache, *numbers: int, ended: bool = True) -> Segmen
         (deleted_of(cache_of((0, 9), (10, 19), (20, 29), unfinished=1), 1), 0, 0),
     ],
 )
-def test_s4_a_log_start_that_the_tier_does_not_have_is_given_up_only_for_deletions(
+def test_s4_readable_from_passes_the_log_start_only_over_deletions(
     cache: SegmentCache, log_start: int, expected: int
 ) -> None:
     found = readable_from(cache, MINE, log_start_offset=log_start, local_start_offset=30)
@@ -407,7 +409,7 @@ def test_bytes_that_are_only_local() -> None:
     assert local_only_bytes(cache_of(), MINE, local, log_start_offset=15) == 370
 
 
-def test_what_another_leader_has_deleted_is_not_only_local() -> None:
+def test_s3_local_only_bytes_exclude_segments_deleted_by_another_leader() -> None:
     """S3: this leader does not know the log start of that leader yet (tiered seed 461).
 
     If these segments counted, it would delete as many bytes once more.

@@ -41,7 +41,7 @@ def test_the_partition_is_kafkas() -> None:
     assert found == [45, 3, 5, 36]
 
 
-def test_what_is_no_record_is_refused() -> None:
+def test_decode_record_refuses_truncated_or_malformed_bytes() -> None:
     data = encode_record(segment(1, 0, 9))
     for length in range(len(data)):
         with pytest.raises(ProtocolError):
@@ -52,7 +52,7 @@ def test_what_is_no_record_is_refused() -> None:
         decode_record(bytes((1, 9, 0)))
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_remote_segment_with_impossible_values_is_refused() -> None:
     whole = encode_record(segment(1, 5, 9))
     wrong_state = bytearray(whole)
     assert wrong_state[-2] == SegmentState.COPY_STARTED
@@ -89,7 +89,7 @@ def test_ranges_of_epochs() -> None:
     assert list(found.epoch_ranges()) == [(1, 10, 14), (3, 15, 19), (4, 20, 29)]
 
 
-def test_an_update_keeps_what_it_does_not_say() -> None:
+def test_segment_update_keeps_fields_that_it_omits() -> None:
     before = replace(segment(1, 0, 9), custom_metadata=b"where")
     after = before.updated(update(1, SegmentState.COPY_FINISHED, broker_id=5))
     assert after == replace(
@@ -99,7 +99,7 @@ def test_an_update_keeps_what_it_does_not_say() -> None:
     assert before.updated(said).custom_metadata == b"there"
 
 
-def test_namesakes_are_told_apart_by_id() -> None:
+def test_partition_identity_depends_on_the_topic_id_and_not_its_name() -> None:
     other = PARTITION._replace(topic_id=TopicId(bytes(16)))
     renamed = PARTITION._replace(topic="x")
     assert other.identity != PARTITION.identity == renamed.identity

@@ -103,7 +103,7 @@ async def test_a_segment_comes_back_as_it_was(objects: Objects, txn: bool) -> No
 
 
 @pytest.mark.parametrize("said_ms", [-1, HIGHEST_MS - 1, HIGHEST_MS + 1])
-async def test_s8_a_copy_says_no_other_time_than_its_batches_have(said_ms: int) -> None:
+async def test_s8_copy_refuses_a_max_timestamp_other_than_its_batches_have(said_ms: int) -> None:
     """Otherwise no search would find the records above that time while the copy lives (seed
     4386)."""
     bucket = MemoryObjects()
@@ -114,7 +114,7 @@ async def test_s8_a_copy_says_no_other_time_than_its_batches_have(said_ms: int) 
         await SegmentStore(bucket).manifest(one)
 
 
-async def test_a_range_says_where_it_was_cut_and_ends_with_the_lineage() -> None:
+async def test_read_log_reports_the_cut_and_ends_at_the_last_offset() -> None:
     store = SegmentStore(MemoryObjects())
     one = described()
     await store.copy(one, sources())
@@ -319,7 +319,7 @@ async def test_verify_names_what_is_wrong(case: str) -> None:
     assert {finding.fault for finding in found} == expected
 
 
-async def test_what_is_under_way_is_no_fault_and_what_was_deleted_is() -> None:
+async def test_verify_reports_copies_in_progress_as_harmless_and_deleted_ones_as_dangling() -> None:
     bucket = MemoryObjects()
     one = described()
     await SegmentStore(bucket).copy(one, sources())
@@ -377,7 +377,7 @@ async def test_a_log_that_is_read_wrongly_is_not_copied(at: int) -> None:
     assert (await bucket.head(bucket.keys[0])).size_bytes < len(LOG), "what is broken is not sent"
 
 
-async def test_what_reads_a_broken_log_is_closed_at_once_not_when_it_is_collected() -> None:
+async def test_copy_of_a_corrupt_log_closes_its_readers_at_once() -> None:
     left: list[AsyncGenerator[object, object]] = []
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(finalizer=left.append)

@@ -154,7 +154,7 @@ async def test_compact_and_delete_also_forgets_by_age():
     assert one.log.log_start_offset == one.bases()[0] > 0
 
 
-async def test_what_compaction_emptied_goes_with_the_next_segment():
+async def test_retention_removes_an_emptied_segment_with_the_next_one():
     one = small(cleanup_policy="compact,delete", retention_ms=10_000)
     for at in range(12):
         one.append(*pairs("a=" + f"{at}".ljust(60)))
@@ -416,7 +416,9 @@ def spoil(one: Cleaning) -> None:
     file.pwrite(bytes(content), 0)
 
 
-async def test_what_nobody_foresaw_in_a_log_sets_it_aside(monkeypatch: pytest.MonkeyPatch):
+async def test_cleaner_marks_a_log_uncleanable_after_an_unforeseen_error(
+    monkeypatch: pytest.MonkeyPatch,
+):
     """The error may occur in the cleaning process or on the loop: the cleaner continues with other
     logs."""
     one = Cleaning()
@@ -457,7 +459,7 @@ async def test_records_whose_timestamps_leave_int64_are_cleaned(base: int, last:
     assert one.records() == [(4, "b", "w"), (5, "a", None if last[0] == 1 else "x")]
 
 
-async def test_a_log_that_cannot_be_read_is_set_aside():
+async def test_cleaner_marks_an_unreadable_log_uncleanable():
     one = Cleaning()
     one.append(*pairs("a=1", "a=2"))
     one.roll()

@@ -367,7 +367,7 @@ def test_a_marker_has_no_key_that_a_record_could_oust():
     assert [parse_header(batch).base_offset for batch in log] == [0, 1, 2]
 
 
-def test_transactions_of_one_producer_are_told_apart():
+def test_transactions_of_one_producer_are_aborted_or_committed_separately():
     entries = [AbortedTxn(9, 0, 1, 2), AbortedTxn(9, 4, 5, 6)]
     one = Transactions(entries)
     aborted = [transactional(0), transactional(2), transactional(4)]
