@@ -84,7 +84,7 @@ def test_each_topic_has_its_election_order(
     assert led == {"t": (1, 2), "u": (3, 3)}
 
 
-def test_what_the_decision_changes_counts_already(cluster: Cluster) -> None:
+def test_election_context_applies_the_broker_change_to_eligibility(cluster: Cluster) -> None:
     elections = ElectionContext(cluster.view(), BrokerChange(leaving=frozenset({1})))
     partition = topic(cluster, "t").partitions[0]
     eligibility_of = elections.eligibility_in(topic(cluster, "t"), 0, partition)
@@ -187,7 +187,7 @@ def test_partitions_of_all_states_are_changed_as_each_would_be_alone(leaving: in
     assert changed > len(rows)
 
 
-def test_where_the_order_looks_at_the_partition_none_is_decided_for_another(
+def test_change_with_an_order_per_partition_is_decided_per_partition(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def by_index(

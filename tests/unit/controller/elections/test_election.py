@@ -98,7 +98,7 @@ def test_this_broker_must_be_a_replica(kind: ElectedAs) -> None:
     assert elect(candidates, ThisBroker(4, kind), lambda _: ELIGIBLE) == NOBODY
 
 
-def test_who_may_lack_committed_records() -> None:
+def test_elected_kinds_other_than_isr_preferred_and_elr_are_unclean() -> None:
     assert {kind for kind in ElectedAs if not Elected(1, kind).unclean} == {
         ElectedAs.NONE,
         ElectedAs.ISR,

@@ -97,7 +97,7 @@ def test_an_unclean_broker_may_not_lead_in_the_decision_that_unfences_it() -> No
     assert eligibility_of(PARTITION, 7) == Ineligible(Reason.UNCLEAN_SHUTDOWN)
 
 
-def test_the_message_says_what_the_rule_says() -> None:
+def test_explain_names_the_reason_of_each_ineligible_broker() -> None:
     text = explain((1, 2, 8, 9), partial(broker_eligibility(BROKERS, **BROKER_CHANGE), PARTITION))
     assert text == (
         "broker 2 is fenced, broker 8 is not registered, "
@@ -140,7 +140,7 @@ def test_f22_a_replica_is_where_its_directory_is(
         assert eligibility == (ELIGIBLE if eligible else Ineligible(Reason.DIRECTORY_OFFLINE))
 
 
-def test_one_replica_without_its_directory_says_nothing_of_the_others() -> None:
+def test_replica_without_its_directory_leaves_other_replicas_of_the_broker_eligible() -> None:
     eligibility_of = broker_eligibility(
         Map({1: broker(1, directories=(NEW,))}),
         leaving=NONE,

@@ -92,7 +92,7 @@ def test_an_election_that_reaches_min_isr_leaves_no_elr() -> None:
     assert now == EligibleSets()
 
 
-def test_nobody_stands_beside_an_isr_at_min_isr() -> None:
+def test_standing_elr_is_empty_when_the_isr_has_min_isr_members() -> None:
     """The high watermark may have advanced without the ELR's members, whatever an old record
     contains."""
     before = partition(isr=(1, 2), elr=(3,), leader=1)
@@ -101,7 +101,7 @@ def test_nobody_stands_beside_an_isr_at_min_isr() -> None:
 
 
 @pytest.mark.parametrize("mode", LastKnownMode)
-def test_who_is_no_replica_any_more_is_in_neither_set(mode: LastKnownMode) -> None:
+def test_eligible_sets_exclude_brokers_that_are_no_longer_replicas(mode: LastKnownMode) -> None:
     before = partition(isr=(1,), elr=(2,), last_known=(3, 4), leader=1, replicas=(1, 2, 3, 4))
     now = eligible_sets(
         before,
@@ -126,7 +126,7 @@ def test_the_leader_that_was_lost_is_noted_only_if_it_is_a_replica() -> None:
         assert now.last_known == expected
 
 
-def test_where_nobody_led_the_last_member_of_the_isr_is_noted() -> None:
+def test_last_known_leader_without_a_leader_is_the_last_isr_member() -> None:
     before = partition(isr=(2,), elr=(3,))
     for isr, expected in (((), (2,)), ((2,), ())):
         now = eligible_sets(

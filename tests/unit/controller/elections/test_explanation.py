@@ -83,7 +83,7 @@ def test_a_partition_with_a_leader_waits_for_nothing(cluster: Cluster) -> None:
     assert [one.sets for one in found.candidates] == [("isr",), ("isr",), ()]
 
 
-def test_a_replica_whose_broker_is_gone_has_said_nothing(cluster: Cluster) -> None:
+def test_explanation_omits_the_answer_of_an_unregistered_broker(cluster: Cluster) -> None:
     facts, topic = LogFacts(), cluster.image.topics.by_name["t"]
     epoch = cluster.image.cluster.brokers[3].epoch
     facts.learn(Replica(topic.id, 0, 3), epoch, LogFact(0, 5, 0, 0.0))
@@ -93,7 +93,7 @@ def test_a_replica_whose_broker_is_gone_has_said_nothing(cluster: Cluster) -> No
     assert (gone.reason, gone.answer) == ("is not registered", None)
 
 
-def test_the_strategy_says_where_it_comes_from(cluster: Cluster) -> None:
+def test_explanation_names_the_source_of_the_recovery_strategy(cluster: Cluster) -> None:
     def told() -> tuple[str, str, str]:
         strategy = explain(cluster).strategy
         return strategy.strategy.value, strategy.key, strategy.place.value
@@ -168,7 +168,7 @@ def test_each_partition_is_answered_up_to_the_limit(cluster: Cluster) -> None:
     assert (found[1].leader, found[1].strategy, found[1].waits) == (1, "Balanced", "operator")
 
 
-def test_what_a_replica_has_locally_is_told_where_a_threshold_is_on(cluster: Cluster) -> None:
+def test_explanation_includes_local_logs_only_with_a_threshold(cluster: Cluster) -> None:
     brokers, now_ms = cluster.image.cluster.brokers, cluster.now_ms
     table = LocalLogTable.of(
         [

@@ -27,7 +27,7 @@ def leaderless(**properties: str) -> Cluster:
     return cluster
 
 
-def test_it_leads_uncleanly() -> None:
+def test_last_known_leader_is_elected_uncleanly() -> None:
     cluster = leaderless()
     cluster.heartbeat(1)
     partition = cluster.partition("t")
@@ -35,7 +35,7 @@ def test_it_leads_uncleanly() -> None:
     assert partition.recovery_state == LeaderRecoveryState.RECOVERING
 
 
-def test_it_leads_once_the_strategy_no_longer_forbids_it() -> None:
+def test_last_known_leader_is_elected_when_the_strategy_permits_it() -> None:
     """A change of the strategy takes effect at once, not with the broker's next return."""
     cluster = leaderless(**{"unclean.recovery.strategy": "None"})
     cluster.heartbeat(1)
@@ -56,7 +56,7 @@ def test_it_leads_once_the_strategy_no_longer_forbids_it() -> None:
     assert (partition.leader, partition.isr, partition.last_known_elr) == (1, (1,), ())
 
 
-def test_while_it_is_fenced_nobody_does() -> None:
+def test_partition_has_no_leader_while_the_last_known_one_is_fenced() -> None:
     """Bug 12 (KAFKA-19522): while the last known leader is fenced, no other replica leads."""
     cluster = leaderless()
     cluster.register(2, life=2)
@@ -110,6 +110,6 @@ def test_strategy_none_refuses_it(of_the_topic: bool) -> None:
     assert cluster.partition("t").leader == -1
 
 
-def test_it_is_told_from_the_others() -> None:
+def test_last_known_leaders_selects_only_elections_of_that_kind() -> None:
     changes = [PartitionChangeRecord(leader=1, election_kind=kind) for kind in ElectedAs]
     assert last_known_leaders(changes) == [changes[ElectedAs.LAST_KNOWN_LEADER]]

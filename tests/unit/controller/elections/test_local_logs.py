@@ -49,7 +49,7 @@ def tables(draw: st.DrawFn) -> LocalLogTable:
 
 
 @given(tables(), thresholds, st.permutations(BROKERS))
-def test_it_is_the_rule(
+def test_local_log_order_puts_replicas_with_enough_first(
     table: LocalLogTable, limits: LocalLogThresholds, assigned: list[int]
 ) -> None:
     order = LocalLogOrder(limits, REGISTERED)

@@ -52,7 +52,7 @@ def test_the_newest_counts_in_whatever_order_they_come() -> None:
     assert facts.of(one, 8) == SHORT
 
 
-def test_what_is_over_is_forgotten(cluster: Cluster) -> None:
+def test_log_facts_drop_entries_of_ended_broker_epochs_and_deleted_topics(cluster: Cluster) -> None:
     facts = LogFacts()
     cluster.create_topic("u", [1, 2])
     other = Replica(cluster.image.topics.by_name["u"].id, 0, 1)

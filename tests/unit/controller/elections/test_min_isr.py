@@ -139,7 +139,7 @@ def test_a_value_that_was_in_force_already_changes_nothing() -> None:
     assert sets(cluster, "a") == [(3,)]
 
 
-def test_where_there_is_nothing_to_clear_nothing_is_written() -> None:
+def test_min_isr_change_without_an_elr_writes_only_the_config() -> None:
     cluster = cluster_of({"a": [([1, 2, 3], [])]})
     assert change(cluster, topic("a"), "1") == ["a=1"]
     assert change(cluster, EVERYONE, "1") == ["all=1"]

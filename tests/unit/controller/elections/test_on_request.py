@@ -77,7 +77,7 @@ def test_unclean(cluster: Cluster) -> None:
     assert again.error is ErrorCode.ELECTION_NOT_NEEDED
 
 
-def test_unclean_with_nobody_alive(cluster: Cluster) -> None:
+def test_unclean_election_without_a_live_replica_names_each_fenced_one(cluster: Cluster) -> None:
     cluster.fence(2)
     cluster.fence(1)
     (outcome,) = elect(cluster, UNCLEAN, "t")

@@ -291,7 +291,7 @@ def test_a_replica_that_is_in_another_directory_is_a_change_of_its_own() -> None
         ("replicas=1,2,3,4 adding=4 isr=1,2,3", "replicas=1,2,3 adding=", ElectedAs.NONE),
     ],
 )
-def test_a_record_that_names_a_leader_says_how_and_why(
+def test_record_with_a_leader_contains_the_election_kind_and_cause(
     before: str, what: str, kind: ElectedAs
 ) -> None:
     changed = change(partition(before), what)
@@ -300,7 +300,7 @@ def test_a_record_that_names_a_leader_says_how_and_why(
     assert changed.record.election_cause == "broker-fenced"
 
 
-def test_a_record_without_a_leader_says_nothing_about_elections() -> None:
+def test_record_without_a_leader_contains_no_election_kind_or_cause() -> None:
     changed = change(partition("replicas=1,2,3 leader=2"), "isr=2,3 dead=1")
     assert changed is not None and changed.record.isr == [2, 3]
     assert (changed.record.election_kind, changed.record.election_cause) == (0, "")

@@ -74,7 +74,7 @@ def test_balanced_waits_for_all_that_may_have_everything_and_elects_the_longest(
     assert len(w.facts) == 0
 
 
-def test_what_was_said_while_a_member_was_awaited_counts_for_that_life_alone() -> None:
+def test_answer_counts_only_for_the_broker_epoch_that_gave_it() -> None:
     w = power_cut(World())
     w.logs[3] = (0, 30)
     w.unfence(3)
@@ -186,7 +186,7 @@ def test_aggressive_waits_for_all_that_are_alive_until_the_timeout() -> None:
     assert w.leader in (1, 3)
 
 
-def test_aggressive_does_not_wait_for_who_is_fenced_meanwhile() -> None:
+def test_aggressive_does_not_wait_for_a_broker_fenced_during_recovery() -> None:
     w = power_cut(World(unclean_recovery_strategy="Aggressive"))
     w.silent = {1, 3}
     for broker_id in (1, 3):
@@ -230,7 +230,7 @@ def test_an_answer_of_another_life_does_not_count() -> None:
     assert w.leader == 3
 
 
-def test_an_answer_at_an_older_leader_epoch_is_asked_again() -> None:
+def test_answer_at_an_older_leader_epoch_is_requested_again() -> None:
     w, questions = asking()
     before = w.partition("t").leader_epoch - 1
     w.answer(questions[1])
@@ -269,7 +269,7 @@ def test_an_error_is_no_answer(error: ErrorCode) -> None:
     assert w.waits() == (WaitsFor.ANSWERS, (2,))
 
 
-def test_no_answer_is_asked_for_again_and_again_but_not_all_the_time() -> None:
+def test_missing_answer_is_requested_again_with_backoff() -> None:
     w, questions = asking()
     w.happen(Unanswered(questions[2]))
     count = len(w.asked)
@@ -437,7 +437,7 @@ def test_a_new_controller_starts_over() -> None:
 # --- other events in between ----------------------------------------------------------------------
 
 
-def test_a_partition_that_is_moved_asks_those_that_have_it_now() -> None:
+def test_recovery_after_reassignment_queries_the_new_replicas() -> None:
     w, questions = asking()
     w.silent = {1, 2}
     w.start(4)
@@ -543,7 +543,7 @@ def test_a_longer_timeout_counts_at_once() -> None:
     assert w.waits() == (WaitsFor.ANSWERS, (1, 3))
 
 
-def test_without_the_manager_nobody_is_asked() -> None:
+def test_recovery_with_the_manager_disabled_queries_no_broker() -> None:
     w = power_cut(World(unclean_recovery_manager_enabled="false"))
     for broker_id in (1, 2, 3):
         w.unfence(broker_id)
@@ -597,7 +597,7 @@ def test_a_request_that_is_withdrawn_elects_nothing_later() -> None:
     assert w.answered == []
 
 
-def test_a_request_hears_of_a_topic_that_is_gone() -> None:
+def test_recovery_request_for_a_deleted_topic_returns_unknown_topic() -> None:
     w = power_cut(World(2))
     request = w.ask(BALANCED)
     w.apply([RemoveTopicRecord(topic_id=w.key()[0])])
@@ -607,7 +607,7 @@ def test_a_request_hears_of_a_topic_that_is_gone() -> None:
     assert len(w.facts) == 0
 
 
-def test_what_was_refused_is_as_before_and_decided_again() -> None:
+def test_refused_append_leaves_recovery_unchanged_and_is_decided_again() -> None:
     w = power_cut(World(2, unclean_recovery_strategy="Aggressive"))
     w.refuses = True
     w.apply([UnfenceBrokerRecord(id=2, epoch=w.image.cluster.brokers[2].epoch)])
@@ -628,7 +628,7 @@ def test_what_was_refused_is_as_before_and_decided_again() -> None:
     assert (w.counts.running, w.counts.finished, w.counts.given_up) == (0, 2, 0)
 
 
-def test_an_election_is_told_when_it_is_committed() -> None:
+def test_recovery_request_reports_an_election_once_it_is_committed() -> None:
     w = power_cut(World(2, unclean_recovery_strategy="None"))
     w.unfence(1)
     w.commits = False
@@ -700,7 +700,7 @@ def test_many_are_elected_when_all_is_answered_not_while_answers_come() -> None:
     assert len(w.written) == 2_500
 
 
-def test_nobody_waits_for_answers_that_do_not_come() -> None:
+def test_failed_query_does_not_delay_partitions_with_enough_answers() -> None:
     w, first = with_a_thousand_answers()
     w.happen(Unanswered(w.pending.pop()))
     w.turns()
@@ -811,7 +811,7 @@ def test_whatever_happens_the_leader_is_the_choice_of_the_rules(
         assert w.counts.running == (w.waits() or (None,))[0:1].count(WaitsFor.ANSWERS)
 
 
-def test_a_new_controller_asks_topic_by_topic_in_the_order_of_their_names() -> None:
+def test_new_controller_queries_topics_in_name_order() -> None:
     """The image keeps topics in an order that differs from process to process."""
     world = World()
     names = [f"t{n:02}" for n in range(20, 0, -1)]
@@ -834,7 +834,7 @@ def test_a_change_of_a_partition_that_is_led_is_no_reason_to_look() -> None:
     assert world.due_ms is None
 
 
-def test_what_has_got_a_leader_while_it_was_searched_is_not_asked_for(
+def test_partition_with_a_leader_elected_during_the_scan_is_not_queried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A new controller searches in slices: a partition may get a leader before its request is
@@ -1111,7 +1111,7 @@ def end_well(w: Laws) -> None:
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(events=st.lists(LAW_EVENTS, min_size=4, max_size=20))
-def test_a_partition_that_waits_is_looked_at_and_asks_whatever_happens(
+def test_p21_waiting_partition_has_each_missing_answer_and_timeout_scheduled(
     events: list[tuple[str, Any]],
 ) -> None:
     """P21: while a partition waits, every missing answer and timeout is scheduled.

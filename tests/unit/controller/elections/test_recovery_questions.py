@@ -41,7 +41,7 @@ def test_one_request_with_a_thousand_partitions_per_broker_is_under_way() -> Non
     )
 
 
-def test_what_was_not_answered_goes_behind_the_rest() -> None:
+def test_unanswered_partitions_are_requested_after_the_others() -> None:
     questions = wanting(1, *range(1002))
     (first,) = questions.take(0.0)
     questions.drop(1, (TOPIC, 3))
@@ -73,7 +73,7 @@ def test_a_broker_that_brings_nothing_is_left_alone_for_longer_and_longer() -> N
     assert questions.take(now) == [Question(1, keys(0))]
 
 
-def test_who_is_wanted() -> None:
+def test_recovery_questions_are_for_brokers_with_wanted_partitions() -> None:
     questions = wanting(1, 0)
     assert questions.are_for(1) and not questions.are_for(2)
     (question,) = questions.take(0.0)

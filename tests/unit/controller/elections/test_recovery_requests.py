@@ -97,7 +97,7 @@ def test_a_designation_is_written_as_one(cluster: Cluster) -> None:
     assert record.election_cause == "operator-request"  # type: ignore[attr-defined]
 
 
-def test_who_cannot_be_designated(cluster: Cluster) -> None:
+def test_designated_election_refuses_a_fenced_or_unassigned_broker(cluster: Cluster) -> None:
     fenced, stranger, negative = (
         elect(cluster, DESIGNATION, named("t", [0], [broker])).parts[0] for broker in (1, 4, -1)
     )

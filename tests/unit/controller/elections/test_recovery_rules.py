@@ -130,7 +130,7 @@ def test_the_epoch_of_the_last_batch_comes_before_the_end_and_the_assignment_las
         (BALANCED, standing(last_known="12"), True, waits(WaitsFor.OPERATOR)),
     ],
 )
-def test_what_is_waited_for_without_the_manager(
+def test_without_recovery_returns_the_verdict_of_the_strategy(
     strategy: RecoveryStrategy, given: Standing, electable: bool, expected: Verdict
 ) -> None:
     assert without_recovery(strategy, given, last_known_electable=electable) == expected

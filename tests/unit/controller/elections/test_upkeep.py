@@ -139,7 +139,7 @@ def test_unclean_election_by_the_clusters_default() -> None:
     assert len(records_of(cluster, decide_unclean_elections)) == 2
 
 
-def test_nobody_alive_is_no_election() -> None:
+def test_unclean_election_without_a_live_replica_writes_no_records() -> None:
     cluster = leaderless()
     cluster.fence(2)
     allow(cluster, ConfigResourceType.TOPIC, "t")
