@@ -121,7 +121,7 @@ def test_limits_may_change() -> None:
     assert third.served
 
 
-def test_who_waits_may_leave() -> None:
+def test_admission_skips_a_waiting_connection_that_closed() -> None:
     house = House(connections_max=1)
     first, second, third = (house.come() for _ in range(3))
     house.go(second)
@@ -130,7 +130,7 @@ def test_who_waits_may_leave() -> None:
     assert third.served and not second.served
 
 
-def test_only_so_many_may_wait() -> None:
+def test_admission_refuses_connections_over_the_waiting_limit() -> None:
     house = House(connections_max=1, waiting_max=2)
     first, second, _ = (house.come() for _ in range(3))
     assert house.come() == "too many connections wait to be served"
@@ -139,7 +139,7 @@ def test_only_so_many_may_wait() -> None:
     assert not house.come().served
 
 
-def test_descriptors_are_a_limit_that_nobody_waits_for() -> None:
+def test_admission_without_free_descriptors_refuses_at_once() -> None:
     house = House(descriptors_max=2)
     first, _ = house.come(), house.come()
     assert house.come() == "no file descriptors are left for connections"

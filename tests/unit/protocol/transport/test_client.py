@@ -387,7 +387,7 @@ async def test_requests_that_wait_until_the_node_reads_keep_their_order() -> Non
 
 
 @on_both_loops
-async def test_a_request_that_fills_the_buffer_again_ends_nobody_behind_it() -> None:
+async def test_client_buffer_refilled_by_one_request_keeps_the_next_waiting() -> None:
     """A waiting request's timeout counts from its start, however often the buffer has room in
     between."""
     echo = Echo()
@@ -404,13 +404,13 @@ async def test_a_request_that_fills_the_buffer_again_ends_nobody_behind_it() -> 
 
 
 @pytest.mark.parametrize("host", ["é" * 70, "a\0b", "a..b", "x" * 300])
-async def test_a_name_that_is_no_name_is_nobody(host: str) -> None:
+async def test_connect_to_an_invalid_host_raises_oserror(host: str) -> None:
     """Addresses also come from the network; connecting raises network errors only."""
     with pytest.raises(OSError):
         await Connection.connect(host, 9092, "test", 1000)
 
 
 @pytest.mark.parametrize("port", [-1, 65_536, 2**31 - 1])
-async def test_a_port_that_is_no_port_is_nobody(port: int) -> None:
+async def test_connect_to_an_invalid_port_raises_oserror(port: int) -> None:
     with pytest.raises(OSError):
         await Connection.connect("127.0.0.1", port, "test", 1000)

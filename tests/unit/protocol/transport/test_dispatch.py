@@ -118,7 +118,7 @@ def test_own_versions_may_be_unstable_and_end_where_the_message_does() -> None:
             table.register(ApiKey.HEARTBEAT, nothing, max_version=3, own_max_version=own)
 
 
-def test_our_own_are_told_by_name_and_nodes_by_listener_too() -> None:
+def test_own_peers_need_a_known_name_and_nodes_a_node_listener() -> None:
     peer = NoConnection()
     for name, own in (
         ("apache-kafka-java", Own.NOBODY),
@@ -225,7 +225,7 @@ def test_features_with_minimum_zero_are_for_version_4() -> None:
 
 
 @on_both_loops
-async def test_features_are_asked_for_each_answer() -> None:
+async def test_api_versions_reads_the_features_for_each_response() -> None:
     table = HandlerTable()
     epochs = iter((1, 2))
     table.serve_api_versions(lambda: Features(finalized_epoch=next(epochs)))
@@ -427,7 +427,7 @@ async def test_api_error_where_the_response_has_no_place_for_it() -> None:
 @on_both_loops
 @pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize("error", [CloseConnection("no"), ProtocolError("broken")])
-async def test_handlers_may_ask_for_a_close(error: Exception, later: bool) -> None:
+async def test_handler_error_for_a_close_ends_the_connection(error: Exception, later: bool) -> None:
     handler = raising(error, later=later)
     async with serving(table_of(handler)) as server, raw_client(server) as client:
         client.writer.write(heartbeat("a", 5) + metadata(6))

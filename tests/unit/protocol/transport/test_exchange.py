@@ -223,7 +223,7 @@ def test_small_replies_are_one_piece_and_large_ones_are_not_copied() -> None:
     assert parts[0] == b"a" and parts[1] is large
 
 
-def test_what_waits_is_bounded() -> None:
+def test_exchange_limits_the_requests_in_flight() -> None:
     class Promising(Machine):
         def served(self, number: int) -> None:
             self.exchange.enqueue(Place())
@@ -298,7 +298,7 @@ def test_b46_what_is_held_back_stays_within_one_buffer() -> None:
     assert machine.requests[0] == b"x" * 1000
 
 
-def test_a_turn_is_bounded_and_said_to_be_over_once() -> None:
+def test_exchange_ends_a_turn_once_at_its_request_limit() -> None:
     machine = Machine()
     requests = [b"%d" % n for n in range(2 * REQUESTS_PER_TURN)]
     machine.receive(stream(requests))

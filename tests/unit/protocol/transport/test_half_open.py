@@ -28,7 +28,9 @@ ALL = {name: value for _, name, value in OPTIONS}
 
 
 @pytest.mark.parametrize("between_nodes", [True, False])
-async def test_both_ends_ask_for_it_between_nodes_alone(between_nodes: bool) -> None:
+async def test_half_open_detection_is_set_at_both_ends_only_between_nodes(
+    between_nodes: bool,
+) -> None:
     async with serving(Echo().table(), for_nodes=between_nodes) as server:
         connection = await Connection.connect(*server.address, between_nodes=between_nodes)
         (accepted,) = server.connections
@@ -52,7 +54,9 @@ def test_a_peer_that_has_left_is_no_error() -> None:
     notice_when_gone(Transport(closed))
 
 
-def test_what_a_system_does_not_have_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_open_detection_omits_socket_options_the_system_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delattr(socket, "TCP_USER_TIMEOUT")
     with socket.socket() as connected:
         notice_when_gone(Transport(connected))

@@ -81,7 +81,7 @@ def test_the_overdraft_passes_on_when_its_holder_is_gone() -> None:
     assert two.has == 5
 
 
-def test_who_gives_up_is_not_fed() -> None:
+def test_request_memory_skips_a_waiting_reader_that_settled() -> None:
     memory = RequestMemory(10)
     memory.charge(10)
     one, two = Eater(memory, 5), Eater(memory, 5)

@@ -81,7 +81,9 @@ def test_other_records_are_taken_whatever_their_size(version, contents, client):
 )
 @example(9, b"", b"", [(-1, 1)], 0)
 @settings(max_examples=600, deadline=None)
-def test_what_is_taken_is_what_the_decoder_reads(version, first, second, damage, cut):
+def test_repeated_request_is_taken_only_if_the_decoder_reads_the_same(
+    version, first, second, damage, cut
+):
     known = learned(version, frame(version, first))
     assert known is not None
     data = bytearray(frame(version, second))

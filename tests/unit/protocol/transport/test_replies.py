@@ -131,7 +131,7 @@ async def test_nothing_is_written_after_the_end() -> None:
     assert transport.writes == []
 
 
-async def test_who_waits_hears_of_a_reply_that_is_ready_behind_it() -> None:
+async def test_behind_callback_runs_when_a_later_reply_is_ready() -> None:
     echo = Echo()
     connection, _ = connected(echo.table())
     heard: list[str] = []

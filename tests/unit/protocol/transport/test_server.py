@@ -183,7 +183,7 @@ async def test_inflight_is_bounded() -> None:
 
 
 @on_both_loops
-async def test_what_waits_and_gets_no_answer_has_its_place_too() -> None:
+async def test_request_without_a_response_counts_as_in_flight_until_it_ends() -> None:
     """acks=0 with batches that are validated elsewhere: the client is read no faster than they are.
 
     The parts of a request that a handler keeps count as request memory until then.
@@ -446,7 +446,9 @@ async def test_context_and_correlation_id() -> None:
     ("api_key", "version"),
     [(0, 9), (4, 1), (-1, 0), (999, 0), (52, 0), (3, 99), (3, -1), (12, 5)],
 )
-async def test_what_is_not_served_is_closed(api_key: int, version: int) -> None:
+async def test_connection_with_an_unsupported_api_or_version_is_closed(
+    api_key: int, version: int
+) -> None:
     async with serving(Echo().table()) as server, raw_client(server) as client:
         client.writer.write(framed(struct.pack(">hhih", api_key, version, 1, -1) + bytes(30)))
         assert await client.closed() == b""
@@ -557,7 +559,7 @@ async def test_the_buffer_of_a_quiet_connection_shrinks() -> None:
     await server.close()
 
 
-async def test_who_sends_much_has_room_for_more_at_once_and_buffers_are_used_again() -> None:
+async def test_large_requests_use_own_buffers_that_are_reused() -> None:
     server = Server(Echo().table(), clock=ManualClock(), listener="X")
     await server.start("127.0.0.1", 0)
     usual = server.limits.receive_buffer_bytes

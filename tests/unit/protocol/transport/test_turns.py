@@ -51,7 +51,7 @@ class Loop:
             each()
 
 
-def test_who_comes_late_is_served_in_the_turns_behind() -> None:
+def test_connections_over_the_iteration_budget_are_served_in_order_later() -> None:
     loop = Loop(each_ms=TURN_MS / 2)
     for number in range(7):
         loop.arrive(number)
