@@ -107,7 +107,7 @@ def test_a_file_that_cannot_be_opened_ends_with_2(
         (["--table-format", "csv"], "'csv' is not one of 'auto', 'parquet', 'delta'"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_spark_starts(
+def test_audit_refuses_impossible_arguments_before_spark_starts(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -209,7 +209,9 @@ def test_spark_that_is_named_must_be_there(
         (1, {"asked": True, "installed": False}, True),
     ],
 )
-def test_which_engine_is_taken(size_bytes: int, given: dict[str, bool], spark: bool) -> None:
+def test_is_for_spark_depends_on_size_tables_and_the_request(
+    size_bytes: int, given: dict[str, bool], spark: bool
+) -> None:
     said = {"tables": False, "asked": False, "installed": True} | given
     assert is_for_spark(size_bytes, **said) is spark
 

@@ -128,7 +128,7 @@ def test_a_leader_that_went_with_a_controlled_shutdown_is_no_warning(
     assert ("stopped in good order" in ends[0]["message"]) is in_order
 
 
-def test_a_partition_that_needs_a_lost_broker_beside_a_stopped_one_is_a_warning(
+def test_leaderless_partition_that_needs_a_lost_and_a_stopped_broker_is_a_warning(
     tmp_path: Path,
 ) -> None:
     builder = LogBuilder().begin(elr=False)
@@ -342,7 +342,7 @@ def test_a_tail_that_was_never_committed_is_no_breach(tmp_path: Path) -> None:
     assert "will be truncated" in fact["message"]
 
 
-def test_damage_in_a_copy_is_told_of_the_copy(tmp_path: Path) -> None:
+def test_batch_crc_finding_names_the_damaged_copy(tmp_path: Path) -> None:
     builder = healthy()
     first = builder.write(tmp_path, 101)
     damaged = bytearray(builder.batches[6])

@@ -179,7 +179,7 @@ def test_cleaned_replicas_are_not_compared(brokers: Brokers) -> None:
     assert brokers.found() == []
 
 
-def test_only_so_many_differences_are_told(brokers: Brokers) -> None:
+def test_replicas_equal_limits_the_differences_per_partition(brokers: Brokers) -> None:
     brokers.sends.clear()
     for node in (1, 2, 3):
         brokers.logs[node] = [batch(i, 0, value(i + (100 if node == 3 else 0))) for i in range(30)]
@@ -220,7 +220,7 @@ def grown(brokers: Brokers, *of_batches: int) -> None:
         brokers.epochs[node] = epochs(*first.items())
 
 
-def test_checkpoints_that_say_what_the_logs_hold(brokers: Brokers) -> None:
+def test_leader_epoch_checkpoints_equal_to_the_logs_have_no_findings(brokers: Brokers) -> None:
     grown(brokers, 0, 2, 2, 5, 6)
     assert brokers.found() == []
 
@@ -245,7 +245,7 @@ def test_a_batch_of_an_epoch_without_leader(brokers: Brokers) -> None:
     assert "a batch of leader epoch 3, in which the partition had no leader" in found[0]
 
 
-def test_an_election_says_who_led_too(brokers: Brokers) -> None:
+def test_leader_epochs_uses_elections_without_a_leadership_row(brokers: Brokers) -> None:
     grown(brokers, 0, 0, 3, 3, 4)
     brokers.result["leadership"][2:4] = []
     election = {"topic": "t", "partition": 0, "leader_epoch": 3, "to_leader": -1}
@@ -358,7 +358,7 @@ def test_the_end_of_what_a_running_broker_wrote_down_may_be_behind(brokers: Brok
     assert brokers.found() == []
 
 
-def test_what_is_deleted_while_it_is_listed(
+def test_find_replicas_skips_files_deleted_during_the_listing(
     brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers.work()
@@ -388,7 +388,7 @@ def test_a_segment_that_is_deleted_after_it_was_listed(brokers: Brokers) -> None
         audit_partition(work, sink)
 
 
-def test_what_a_running_broker_committed_is_judged(brokers: Brokers) -> None:
+def test_replicas_equal_compares_committed_offsets_of_running_brokers(brokers: Brokers) -> None:
     brokers.at_rest.clear()
     brokers.logs[2][1] = batch(1, 0, value(88))
     del brokers.logs[3][2]
@@ -432,7 +432,7 @@ def test_a_cleaned_log_may_lack_an_acknowledged_record(brokers: Brokers) -> None
     assert brokers.found() == []
 
 
-def test_what_was_deleted_is_not_lost(brokers: Brokers) -> None:
+def test_acknowledged_records_below_every_log_start_are_not_lost(brokers: Brokers) -> None:
     for node in (1, 2, 3):
         del brokers.logs[node][:2]
     assert brokers.found() == []
@@ -453,7 +453,7 @@ def test_without_leader_the_log_that_would_be_elected_is_read(brokers: Brokers) 
     assert brokers.found() == []
 
 
-def test_only_so_many_lost_records_are_told(brokers: Brokers) -> None:
+def test_lost_record_findings_are_limited_to_one_hundred(brokers: Brokers) -> None:
     brokers.sends = [send(i, i) for i in range(300)]
     assert len(brokers.messages()) == 100
 

@@ -43,7 +43,7 @@ def test_spark_loads_the_jar_for_its_version(installed: dict[str, str]) -> None:
     assert delta.settings({})["spark.jars.packages"] == "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 
-def test_what_is_told_already_stays(installed: dict[str, str]) -> None:
+def test_delta_settings_keep_configured_extensions_and_packages(installed: dict[str, str]) -> None:
     given = {"spark.sql.extensions": "a.B", "spark.jars.packages": "c:d:1"}
     told = delta.settings(given)
     assert told["spark.sql.extensions"] == f"a.B,{delta.EXTENSION}"

@@ -120,7 +120,7 @@ def test_a_replica_that_is_moved_away(tmp_path: Path) -> None:
     assert elected(builder, tmp_path) == [("isr", "reassignment", 1, 2)]
 
 
-def test_what_the_controller_noted_wins(tmp_path: Path) -> None:
+def test_election_kind_noted_by_the_controller_replaces_the_inferred_one(tmp_path: Path) -> None:
     builder = cluster()
     noted = builder.change(
         isr=[2, 3], leader=2, election_kind=ElectedAs.ELR.value, election_cause="operator-request"
@@ -148,7 +148,7 @@ def test_every_kind_that_a_controller_notes_is_known(tmp_path: Path) -> None:
     assert len(set(KIND_STYLES.values())) == len(told)
 
 
-def test_elections_without_a_clean_candidate_are_told_apart_and_nothing_else_is_found(
+def test_lossy_elections_are_listed_by_kind_without_other_findings(
     tmp_path: Path,
 ) -> None:
     """A partition loses records twice: once by comparison of logs, once by an operator's decision.

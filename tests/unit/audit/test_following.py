@@ -116,7 +116,7 @@ def test_old_segments_go_when_a_snapshot_has_them(log: Growing) -> None:
     assert log.all_read_once()
 
 
-def test_segments_that_went_unread_are_told(log: Growing) -> None:
+def test_following_raises_when_unread_segments_were_removed(log: Growing) -> None:
     log.grow(2)
     log.write(len(log.builder.batches) - 1)
     log.segment(0).unlink()
@@ -124,7 +124,7 @@ def test_segments_that_went_unread_are_told(log: Growing) -> None:
         log.catch_up()
 
 
-def test_a_truncated_log_is_told(log: Growing) -> None:
+def test_following_raises_when_the_log_was_truncated(log: Growing) -> None:
     log.grow()
     log.write()
     log.catch_up()
@@ -134,7 +134,7 @@ def test_a_truncated_log_is_told(log: Growing) -> None:
         log.catch_up()
 
 
-def test_a_log_that_was_truncated_and_grew_again_is_told(log: Growing) -> None:
+def test_following_raises_when_the_log_was_truncated_and_grew_again(log: Growing) -> None:
     log.grow()
     log.write()
     log.catch_up()
@@ -147,7 +147,7 @@ def test_a_log_that_was_truncated_and_grew_again_is_told(log: Growing) -> None:
         log.catch_up()
 
 
-def test_a_log_that_lost_its_last_segment_is_told(log: Growing) -> None:
+def test_following_raises_when_the_last_segment_was_removed(log: Growing) -> None:
     log.grow()
     last = len(log.builder.batches) - 1
     log.write(last)

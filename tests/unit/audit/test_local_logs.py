@@ -88,7 +88,7 @@ KNOWN = {1: ENOUGH, 2: SHORT, 3: ENOUGH}
         *("off", "zero-is-off", "unknown", "empty", "the-leader-is-short-too"),
     ],
 )
-def test_who_is_passed_over(
+def test_election_lists_members_passed_over_for_their_local_logs(
     tmp_path: Path, settings: list[ConfigRecord], known: dict[int, LocalLogStats], passed: list[int]
 ) -> None:
     story = Story(*settings)
@@ -97,7 +97,7 @@ def test_who_is_passed_over(
     assert story.passed(tmp_path) == [passed]
 
 
-def test_nobody_is_passed_over_who_could_not_lead(tmp_path: Path) -> None:
+def test_passed_over_excludes_replicas_that_could_not_lead(tmp_path: Path) -> None:
     """A replica is outside the ISR, fenced (also in the same batch), or shutting down."""
     story = Story(threshold("100"))
     story.report(KNOWN)
@@ -118,7 +118,7 @@ def test_nobody_is_passed_over_who_could_not_lead(tmp_path: Path) -> None:
     assert [list(e["passed_over"]) for e in story.result(tmp_path)["elections"]] == [[]]
 
 
-def test_what_an_earlier_life_said_counts_for_nothing(tmp_path: Path) -> None:
+def test_passed_over_ignores_stats_of_an_earlier_broker_epoch(tmp_path: Path) -> None:
     story = Story(threshold("100"))
     story.report(KNOWN)
     story.builder.fence(2, story.change(None, isr=[1, 3]))
@@ -129,7 +129,7 @@ def test_what_an_earlier_life_said_counts_for_nothing(tmp_path: Path) -> None:
     assert story.passed(tmp_path) == [[]]
 
 
-def test_a_partition_that_is_written_anew_has_what_its_record_says(tmp_path: Path) -> None:
+def test_rewritten_partition_record_replaces_the_local_logs(tmp_path: Path) -> None:
     story = Story(threshold("100"))
     story.report(KNOWN)
     told = story.entries(PartitionRecord, {2: ENOUGH, 3: SHORT})
@@ -147,7 +147,7 @@ def test_a_preferred_election_passes_over_too(tmp_path: Path) -> None:
     assert story.passed(tmp_path) == [[2], []]
 
 
-def test_a_snapshot_tells_it_on(tmp_path: Path) -> None:
+def test_local_logs_are_kept_across_a_snapshot(tmp_path: Path) -> None:
     """The log behind a snapshot begins with its content, and the snapshot equals the replay."""
     story = Story(threshold("100"))
     story.report(KNOWN)
@@ -165,7 +165,7 @@ def rows(story: Story, folder: Path) -> list[dict[str, Any]]:
     return [row for row in found if row["kind"] == "history"]
 
 
-def test_rows_of_the_history_say_what_was_known(tmp_path: Path) -> None:
+def test_history_rows_contain_the_local_logs_known_then(tmp_path: Path) -> None:
     story = Story(threshold("100"))
     story.report({1: LocalLogStats(-1, 200), 2: SHORT, 3: LocalLogStats(START_MS, -1)})
     elect(story)
@@ -199,7 +199,7 @@ def test_rows_of_the_history_say_what_was_known(tmp_path: Path) -> None:
     ]
 
 
-def test_people_are_told(tmp_path: Path) -> None:
+def test_reports_name_the_members_passed_over(tmp_path: Path) -> None:
     story = Story(threshold("100"))
     story.report(KNOWN)
     elect(story)

@@ -57,7 +57,7 @@ def test_broken_promises_come_from_wherever_they_are_found(tmp_path: Path) -> No
     assert as_json(several.data) == as_json(job.run_here(read_inputs([path])).data)
 
 
-def test_what_cannot_be_read_is_raised(log: Path, tmp_path: Path) -> None:
+def test_audit_processes_raise_an_unreadable_input_error(log: Path, tmp_path: Path) -> None:
     copy = tmp_path / log.name
     copy.mkdir()
     for path in log.iterdir():
@@ -69,7 +69,7 @@ def test_what_cannot_be_read_is_raised(log: Path, tmp_path: Path) -> None:
         job.run_here(inputs, processes=2)
 
 
-def test_a_process_that_the_system_ends_is_told() -> None:
+def test_audit_process_ended_from_outside_raises_oserror() -> None:
     broken: Future[list[processes.Event]] = Future()
     broken.set_exception(BrokenProcessPool())
     with pytest.raises(OSError, match="ended from outside"):

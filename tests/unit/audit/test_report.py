@@ -150,7 +150,7 @@ def test_a_long_series_is_thinned_evenly() -> None:
     assert max(gaps) <= 2 * 100_000 / SERIES_POINTS_MAX
 
 
-def test_a_cut_list_of_elections_is_said(result: dict[str, Any]) -> None:
+def test_html_report_notes_elections_that_were_left_out(result: dict[str, Any]) -> None:
     assert "lanes have gaps" not in as_html(result)
     assert "3 changes of leaders are left out" in as_html({**result, "elections_left_out": 3})
 

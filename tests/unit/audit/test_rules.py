@@ -418,7 +418,7 @@ GZIP = 1
         ("a control record", "control record: "),
     ],
 )
-def test_what_cannot_be_read(tmp_path: Path, name: str, message: str) -> None:
+def test_unreadable_record_is_the_only_finding(tmp_path: Path, name: str, message: str) -> None:
     builder = cluster()
     builder.add(builder.change(isr=[1, 2]))
     change = builder.batches[-1]
@@ -468,7 +468,7 @@ def without(records: list[Any], kind: type, **fields: Any) -> list[Any]:
         (TopicRecord, {"name": "u"}, "topic t"),
     ],
 )
-def test_what_a_snapshot_says_otherwise(
+def test_snapshot_equality_names_the_object_that_differs(
     tmp_path: Path, kind: type, fields: dict[str, Any], what: str
 ) -> None:
     builder = cluster()
@@ -514,7 +514,7 @@ def test_how_long_a_partition_had_no_leader(tmp_path: Path) -> None:
     assert broken(result) == []
 
 
-def test_who_has_no_leader_at_the_end(tmp_path: Path) -> None:
+def test_leaderless_counts_partitions_at_the_end_of_the_log(tmp_path: Path) -> None:
     builder = cluster(elr=False)
     fenced_one_by_one(builder, [1, 3], [1], [1])
     (finding,) = findings(builder, tmp_path)

@@ -32,7 +32,7 @@ def skew(
 EVEN = {"1": 20, "2": 20, "3": 20}
 
 
-def test_leaders_as_the_assignment_has_them_are_no_fact_to_tell() -> None:
+def test_leader_skew_reports_nothing_near_the_assignment() -> None:
     assert skew(EVEN, EVEN, RACKS) == []
     assert skew({"1": 21, "2": 22, "3": 17}, EVEN, RACKS) == []
 
@@ -51,7 +51,7 @@ def test_brokers_of_one_rack_make_up_for_each_other() -> None:
     assert said == ["broker 1 leads 40", "broker 2 leads 0"]
 
 
-def test_without_racks_only_brokers_are_told() -> None:
+def test_leader_skew_without_racks_reports_only_brokers() -> None:
     said = skew({"1": 40, "2": 20}, EVEN, dict.fromkeys(RACKS))
     assert said == ["broker 1 leads 40", "broker 3 leads 0"]
 
@@ -62,11 +62,11 @@ def test_few_partitions_and_partitions_without_leader_are_no_skew() -> None:
 
 
 @pytest.mark.parametrize(("shrinks", "expands"), [(3, 2), (1, 0)])
-def test_churn_is_told_as_a_fact(shrinks: int, expands: int) -> None:
+def test_isr_churn_is_reported_as_information(shrinks: int, expands: int) -> None:
     (fact,) = IsrChurn().on_totals(totals(shrinks=shrinks, expands=expands))
     assert fact.message == f"ISRs shrank {shrinks} times and grew {expands} times"
     assert IsrChurn.severity is Severity.INFO
 
 
-def test_no_churn_is_not_told() -> None:
+def test_isr_churn_of_zero_is_not_reported() -> None:
     assert list(IsrChurn().on_totals(totals())) == []
