@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from testkit.processes.ending import end_on_sigterm
+from testkit.syntax import nodes_of
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 COUNTS_FILE: Final = ROOT / "tests/unit/prose_counts.txt"
@@ -120,34 +121,34 @@ def count_python(source: str, *, is_test: bool = False) -> Counts:
         is_test: count the names of test functions instead of messages.
     """
     total = NOTHING
-    module = ast.parse(source)
-    for node, text in _descriptions(module):
+    nodes = nodes_of(ast.parse(source))
+    for node, text in _descriptions(nodes):
         counts = count_prose(text)
         is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         if is_function and counts.words <= SHORT_WORDS_MAX:
             counts = counts._replace(short=1)
         total += counts
-    for comment in _comments(source, module):
+    for comment in _comments(source, nodes):
         total += count_prose(comment)
     if is_test:
-        return total._replace(names=sum(map(is_unclear_name, _functions(module))))
-    for message in _messages(module):
+        return total._replace(names=sum(map(is_unclear_name, _functions(nodes))))
+    for message in _messages(nodes):
         total += count_message(message)
     return total
 
 
-def _functions(module: ast.Module) -> Iterator[str]:
-    for node in ast.walk(module):
+def _functions(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name
 
 
-def _messages(module: ast.Module) -> Iterator[str]:
+def _messages(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Yield the strings of two words or more in the arguments of calls.
 
     A value that is formatted into a string is a placeholder in it.
     """
-    for node in ast.walk(module):
+    for node in nodes:
         if not isinstance(node, ast.Call) or _is_pattern(node):
             continue
         for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
@@ -174,9 +175,9 @@ def _texts(node: ast.AST) -> Iterator[str]:
             yield from _texts(part)
 
 
-def _descriptions(module: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+def _descriptions(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.AST, str]]:
     """Yield each string that stands alone as a statement, with the node that it describes."""
-    for node in ast.walk(module):
+    for node in nodes:
         body = getattr(node, "body", None)
         if not isinstance(body, list):
             continue
@@ -189,7 +190,7 @@ def _descriptions(module: ast.Module) -> Iterator[tuple[ast.AST, str]]:
                 yield node if at == 0 else statement, statement.value.value
 
 
-def _comments(source: str, module: ast.Module) -> Iterator[str]:
+def _comments(source: str, nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Yield the comments, a block of consecutive comment lines as one.
 
     Lines inside strings may look like comments and are left out. A tokenizer would do the same in
@@ -197,7 +198,7 @@ def _comments(source: str, module: ast.Module) -> Iterator[str]:
     """
     quoted = {
         line
-        for node in ast.walk(module)
+        for node in nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
         if node.end_lineno != node.lineno
@@ -302,12 +303,12 @@ def shown(path: str) -> Iterator[str]:
     if path.endswith(".md"):
         texts = [_CODE_BLOCK.sub("", text)]
     else:
-        module = ast.parse(text)
-        texts = [*(one for _, one in _descriptions(module)), *_comments(text, module)]
+        nodes = nodes_of(ast.parse(text))
+        texts = [*(one for _, one in _descriptions(nodes)), *_comments(text, nodes)]
         if _is_test(ROOT / path):
-            yield from filter(is_unclear_name, _functions(module))
+            yield from filter(is_unclear_name, _functions(nodes))
         else:
-            texts += [one[:1].upper() + one[1:] for one in _messages(module)]
+            texts += [one[:1].upper() + one[1:] for one in _messages(nodes)]
     for one in texts:
         for sentence in _SENTENCE_END.split(_CODE_SPAN.sub("x", one)):
             if any(count_prose(sentence or "").habits):

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from testkit.syntax import nodes_of
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
     "kraftbox",
@@ -82,7 +84,7 @@ def classes(sources: Mapping[str, str]) -> dict[Place, Found]:
         tree = ast.parse(text)
         imported = {
             name.asname or name.name: f"{node.module}.{name.name}"
-            for node in ast.walk(tree)
+            for node in nodes_of(tree)
             if isinstance(node, ast.ImportFrom)
             for name in node.names
         }

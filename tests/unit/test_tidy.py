@@ -11,13 +11,15 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from testkit.syntax import nodes_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
@@ -82,9 +84,9 @@ def tree(path: str) -> ast.Module:
 
 
 @cache
-def nodes(path: str) -> tuple[ast.AST, ...]:
+def nodes(path: str) -> Sequence[ast.AST]:
     """Return all nodes of a module's tree."""
-    return tuple(ast.walk(tree(path)))
+    return nodes_of(tree(path))
 
 
 def matches(path: str, patterns: tuple[str, ...]) -> bool:
