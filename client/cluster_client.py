@@ -17,9 +17,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, Self, TypeVar
 
 from client.addresses import Address, parse_addresses
+from client.connections import ConnectionPool, opened
 from client.errors import LeaderMoved, Refused, check, error_codes
 from client.leaders import Leader, LeaderCache, TopicPartition
-from client.retries import may_pass, retrying
+from client.retries import Deadline, may_pass, retrying
 from protocol.errors import ApiError, ErrorCode
 from protocol.ids import ZERO_UUID
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -35,7 +36,6 @@ R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
 REQUEST_TIMEOUT_MS = 10_000.0
-CONNECT_TIMEOUT_MS = 5_000.0
 
 EARLIEST = -2
 LATEST = -1
@@ -101,9 +101,8 @@ class ClusterClient:
     ) -> None:
         self.cache = LeaderCache()
         self._bootstrap = list(bootstrap)
-        self._client_id = client_id
         self._check_cluster = check_cluster
-        self._connections: dict[Address, asyncio.Task[Connection]] = {}
+        self._connections = ConnectionPool(client_id)
         self._failures: dict[Address, float] = {}
         self._answer_order: dict[Address, int] = {}
         """The sequence number of each node's last Metadata response."""
@@ -143,14 +142,8 @@ class ClusterClient:
         return client
 
     async def close(self) -> None:
-        """Close all connections, including those being opened."""
-        tasks = list(self._connections.values())
-        self._connections.clear()
-        for task in tasks:
-            task.cancel()
-        for result in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(result, Connection):
-                await result.close()
+        """Close all connections, including those being opened. Later calls raise ClientClosed."""
+        await self._connections.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -213,9 +206,12 @@ class ClusterClient:
     ) -> R:
         async def attempt(left_ms: float) -> R:
             failure: Exception | None = None
+            deadline = Deadline(left_ms)
             for address in self._addresses(doubting):
                 try:
-                    answer = await self._request(address, message, left_ms, version, answer_ms)
+                    answer = await self._request(
+                        address, message, deadline.left_ms, version, answer_ms
+                    )
                     if isinstance(message, MetadataRequest):
                         self._answer_order[address] = next(self._turns)
                     return answer
@@ -235,6 +231,7 @@ class ClusterClient:
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
         *,
         version: int | None = None,
+        answer_ms: float = REQUEST_TIMEOUT_MS,
     ) -> R:
         """Send a request to one broker, once; the caller handles error codes in the response.
 
@@ -244,7 +241,7 @@ class ClusterClient:
         address = self.cache.brokers.get(node_id)
         if address is None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"unknown broker {node_id}")
-        return await self._request(address, message, timeout_ms, version)
+        return await self._request(address, message, timeout_ms, version, answer_ms)
 
     async def find_broker(self, node_id: int, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
         """Refresh the metadata if this broker is not in the cache. Raises OSError."""
@@ -302,20 +299,26 @@ class ClusterClient:
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
         *,
         version: int | None = None,
+        answer_ms: float = REQUEST_TIMEOUT_MS,
     ) -> R:
         """Send a request to the coordinator of a group; retry while the coordinator moves or loads.
+
+        `answer_ms` is how long the coordinator may take for one attempt.
 
         The caller handles other error codes. Raises Refused, OSError, ApiError as `request_any`
         does.
         """
 
         async def attempt(left_ms: float) -> R:
+            deadline = Deadline(left_ms)
             # Cached again only after a response without an error about the coordinator.
             node_id = self._coordinators.pop(group, None)
             if node_id is None:
-                node_id = await self.coordinator(group, left_ms)
-            await self.find_broker(node_id, left_ms)
-            answer = await self.request_broker(node_id, message, left_ms, version=version)
+                node_id = await self.coordinator(group, deadline.left_ms)
+            await self.find_broker(node_id, deadline.left_ms)
+            answer = await self.request_broker(
+                node_id, message, deadline.left_ms, version=version, answer_ms=answer_ms
+            )
             for code in _MOVING & set(error_codes(answer)):
                 raise Refused(group, code)
             self._coordinators[group] = node_id
@@ -341,14 +344,15 @@ class ClusterClient:
         """
 
         async def attempt(left_ms: float) -> Produced:
+            deadline = Deadline(left_ms)
             connection = await self.leader(topic, partition, left_ms)
             request, version = self.produce_request(
-                connection, topic, partition, batch, acks, left_ms, transactional_id
+                connection, topic, partition, batch, acks, deadline.left_ms, transactional_id
             )
             if acks == 0:
                 connection.send_unanswered(request, version)
                 return Produced(-1, -1, -1)
-            answer = await connection.request(request, left_ms, version)
+            answer = await connection.request(request, deadline.left_ms, version)
             return self.produced(topic, partition, answer)
 
         return await retrying(timeout_ms, self._on_leader(topic, partition, attempt))
@@ -408,6 +412,7 @@ class ClusterClient:
         """Read from `offset` on. Raises ApiError as `produce` does."""
 
         async def attempt(left_ms: float) -> Fetched:
+            deadline = Deadline(left_ms)
             connection = await self.leader(topic, partition, left_ms)
             leader = self.cache.leaders.get((topic, partition))
             version = connection.version_for(FetchRequest)
@@ -433,7 +438,7 @@ class ClusterClient:
                     )
                 ],
             )
-            answer = await connection.request(request, left_ms + max_wait_ms, version)
+            answer = await connection.request(request, deadline.left_ms + max_wait_ms, version)
             _raise_for(answer.error_code)
             one = answer.responses[0].partitions[0]
             moved = self.take_hint((topic, partition), one.current_leader, answer.node_endpoints)
@@ -454,11 +459,12 @@ class ClusterClient:
         """Return the offset for a timestamp or a special one (EARLIEST, LATEST, ...)."""
 
         async def attempt(left_ms: float) -> FoundOffset:
+            deadline = Deadline(left_ms)
             connection = await self.leader(topic, partition, left_ms)
             request = ListOffsetsRequest(
                 replica_id=-1,
                 isolation_level=int(read_committed),
-                timeout_ms=max(1, int(left_ms)),
+                timeout_ms=max(1, int(deadline.left_ms)),
                 topics=[
                     ListOffsetsRequest.ListOffsetsTopic(
                         name=topic,
@@ -470,7 +476,7 @@ class ClusterClient:
                     )
                 ],
             )
-            answer = await connection.request(request, left_ms)
+            answer = await connection.request(request, deadline.left_ms)
             one = answer.topics[0].partitions[0]
             _raise_for(one.error_code)
             return FoundOffset(one.offset, one.timestamp, one.leader_epoch)
@@ -485,12 +491,9 @@ class ClusterClient:
         Addresses that failed come last, the oldest failure first, so that a hanging node is not
         tried first every time. For `doubting` see `metadata`.
         """
-        live = [
-            address
-            for address, task in self._connections.items()
-            if task.done() and not task.cancelled() and task.exception() is None
-        ]
-        known = dict.fromkeys([*live, *self.cache.brokers.values(), *self._bootstrap])
+        known = dict.fromkeys(
+            [*self._connections.live(), *self.cache.brokers.values(), *self._bootstrap]
+        )
         doubted = None if doubting is None else self.cache.brokers.get(doubting)
 
         def key(address: Address) -> tuple[float, bool, int]:
@@ -501,28 +504,13 @@ class ClusterClient:
 
     async def _connection(self, address: Address, timeout_ms: float) -> Connection:
         """Return the connection to an address; callers share a connection that is being opened."""
-        task = self._connections.get(address)
-        if task is not None and task.done():
-            failed = task.cancelled() or task.exception() is not None
-            if failed or task.result().is_closed:
-                task = None
-        if task is None:
-            task = self._loop.create_task(
-                Connection.connect(
-                    *address,
-                    self._client_id,
-                    min(timeout_ms, CONNECT_TIMEOUT_MS),
-                    expected=self._expected(address),
-                )
-            )
-            self._connections[address] = task
-        # A cancelled caller must not cancel the connection that others wait for.
+        connecting = self._connections.begin(address, self._expected(address))
         try:
-            return await asyncio.shield(task)
+            return await opened(connecting, timeout_ms)
         except ApiError as error:
             if error.code is not ErrorCode.REBOOTSTRAP_REQUIRED:
                 raise
-            if self._connections.get(address) is task:
+            if self._connections.has(connecting):
                 self._rebootstrap()
             raise Rebootstrapped(
                 f"{address[0]}:{address[1]} belongs to another cluster or broker now"
@@ -539,13 +527,7 @@ class ClusterClient:
 
     def _rebootstrap(self) -> None:
         """Discard all that is known of the cluster; the bootstrap addresses remain (KIP-899)."""
-        tasks = list(self._connections.values())
-        self._connections.clear()
-        for task in tasks:
-            if not task.done():
-                task.cancel()
-            elif not task.cancelled() and task.exception() is None:
-                task.result().abort()
+        self._connections.discard()
         self.cache = LeaderCache()
         self._coordinators.clear()
         self._failures.clear()
@@ -559,8 +541,9 @@ class ClusterClient:
         version: int | None,
         answer_ms: float = REQUEST_TIMEOUT_MS,
     ) -> R:
+        deadline = Deadline(left_ms)
         connection = await self._connection(address, left_ms)
-        return await connection.request(message, min(left_ms, answer_ms), version)
+        return await connection.request(message, min(deadline.left_ms, answer_ms), version)
 
     async def leader(self, topic: str, partition: int, left_ms: float) -> Connection:
         """Return a connection to the partition's leader.
@@ -586,6 +569,7 @@ class ClusterClient:
 
         async def run(left_ms: float) -> T:
             nonlocal stale, doubting
+            deadline = Deadline(left_ms)
             if stale:
                 answer = await self.metadata([topic], left_ms, doubting=doubting)
                 for one in answer.topics:
@@ -594,7 +578,7 @@ class ClusterClient:
             leader = self.cache.leaders.get((topic, partition))
             doubting = -1 if leader is None else leader.node_id
             try:
-                return await attempt(left_ms)
+                return await attempt(deadline.left_ms)
             except LeaderMoved:
                 stale = False
                 raise

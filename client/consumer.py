@@ -79,20 +79,36 @@ class Consumer:
         self._leader_timeout_ms = leader_timeout_ms
         self._on_reset = on_reset
         self._stale: set[TopicPartition] = set()
-        self._failing_since_s: float | None = None
+        self._failing_since_s: dict[TopicPartition, float] = {}
+        """Since when the leaders of a partition have not answered. Time between two calls of
+        `poll` does not count."""
+        self._left_s: float | None = None
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions, from these offsets on, and no others."""
         self.positions = dict(positions)
         self._stale = set(positions)
+        self._failing_since_s.clear()
 
     async def poll(self, records_max: int | None = None) -> list[Received]:
         """Fetch once from every leader; wait up to half a second for the first record.
 
         Afterwards the positions follow the returned records; records beyond `records_max` are
-        fetched again. Raises Refused, and OSError or ApiError if a leader has not answered for
-        `leader_timeout_ms`.
+        fetched again. Raises Refused, and OSError or ApiError if the leaders of a partition have
+        not answered for `leader_timeout_ms`.
         """
+        loop = asyncio.get_running_loop()
+        if self._left_s is not None and self._failing_since_s:
+            away_s = loop.time() - self._left_s
+            self._failing_since_s = {
+                key: since_s + away_s for key, since_s in self._failing_since_s.items()
+            }
+        try:
+            return await self._poll(records_max)
+        finally:
+            self._left_s = loop.time()
+
+    async def _poll(self, records_max: int | None) -> list[Received]:
         # Positions advance only at the return, so that a cancelled or failed call loses no record.
         found: list[Received] = []
         after: dict[TopicPartition, int] = {}
@@ -140,7 +156,8 @@ class Consumer:
         except (OSError, ApiError) as error:
             self._failed(keys, error)
             return FetchResponse()
-        self._failing_since_s = None
+        for key in keys:
+            self._failing_since_s.pop(key, None)
         check(reply.error_code, f"fetch from node {node_id}")
         return reply
 
@@ -149,9 +166,8 @@ class Consumer:
         if not may_pass(error):
             raise error
         now_s = asyncio.get_running_loop().time()
-        if self._failing_since_s is None:
-            self._failing_since_s = now_s
-        elif (now_s - self._failing_since_s) * 1000.0 > self._leader_timeout_ms:
+        since_s = min(self._failing_since_s.setdefault(key, now_s) for key in keys)
+        if (now_s - since_s) * 1000.0 > self._leader_timeout_ms:
             raise error
         self._stale.update(keys)
 

@@ -14,10 +14,15 @@ from collections.abc import Iterator
 
 from protocol.errors import ApiError, ErrorCode
 from protocol.schema import Struct
+from protocol.transport.client import ConnectionLost
 
 
 class ClientError(Exception):
     """The client has abandoned an operation; the text has the reason."""
+
+
+class ClientClosed(ClientError, ConnectionLost):
+    """The client was closed, so the request was not sent."""
 
 
 class BadAddress(ClientError):

@@ -34,6 +34,8 @@ HEARTBEAT_INTERVAL_MS = 3_000
 AUTO_COMMIT_INTERVAL_MS = 5_000
 JOINS_MAX = 10
 """Maximum join attempts while the coordinator assigns or revokes member IDs."""
+ANSWER_GRACE_MS = 5_000
+"""How long the response to a JoinGroup may take after the rebalance timeout, as in Kafka."""
 IDLE_WAIT_MS = 300
 """How long a member without partitions waits in `poll`."""
 
@@ -202,7 +204,10 @@ class GroupMember:
             )
             # The response arrives once all members have joined, or at the rebalance timeout.
             reply = await self._client.request_coordinator(
-                self._group, request, 2 * self._rebalance_timeout_ms
+                self._group,
+                request,
+                2 * self._rebalance_timeout_ms,
+                answer_ms=self._rebalance_timeout_ms + ANSWER_GRACE_MS,
             )
             if reply.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self.member_id = reply.member_id
@@ -230,7 +235,10 @@ class GroupMember:
             ],
         )
         reply = await self._client.request_coordinator(
-            self._group, request, self._rebalance_timeout_ms
+            self._group,
+            request,
+            self._rebalance_timeout_ms,
+            answer_ms=self._rebalance_timeout_ms,
         )
         if reply.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             return False

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from client.errors import LeaderMoved
+from client.errors import ClientClosed, LeaderMoved
 from protocol.errors import ApiError
 
 T = TypeVar("T")
@@ -24,7 +24,22 @@ def may_pass(error: Exception) -> bool:
     """Return whether the same request may succeed later."""
     if isinstance(error, ApiError):
         return error.code.retriable
-    return isinstance(error, OSError)
+    return isinstance(error, OSError) and not isinstance(error, ClientClosed)
+
+
+class Deadline:
+    """The end of a call's time, for a call of several steps."""
+
+    __slots__ = ("_ends_s", "_loop")
+
+    def __init__(self, timeout_ms: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ends_s = self._loop.time() + timeout_ms / 1000.0
+
+    @property
+    def left_ms(self) -> float:
+        """The time left for the next step, at least 1 ms."""
+        return max((self._ends_s - self._loop.time()) * 1000.0, 1.0)
 
 
 async def retrying(
