@@ -1,18 +1,23 @@
-"""Messages to bytes and back.
+"""Encoding and decoding of messages.
 
-An encoder and a decoder are compiled for a class and version when first used (a quarter of a
-millisecond each) and kept on the class. `protocol.twin` reads the same schema slowly; it says
-what exactly was wrong when the fast path gives up, and serves the tests as oracle.
+An encoder and a decoder are compiled for a class and version at their first use, in a quarter of a
+millisecond each, and stored on the class. `protocol.twin` interprets the same schema slowly. It
+explains why the compiled code failed, and serves the tests as an oracle.
 
-Limits (checked before memory is taken): a list may not announce more elements than the bytes
-left can hold, nor more than 1,000,000; a section no more than 10,000 tagged fields; a string or
-byte field no more bytes than are left (a string at most 32767), a varint takes at most five bytes,
-null stands only where the schema allows it, tags rise. What is not UTF-8 in a string becomes
-U+FFFD, as in Kafka: clients do send such client ids.
+The decoder checks these limits before it allocates memory:
 
-`decode` returns when it is done. Bytes from outside of any size are for `decode_in_slices`, which
-pauses, or `decode_field`, which refuses what takes long (`protocol.decoding`). Records of a log
-are read whatever they take: a node that refuses what was committed could not go on.
+- A list has at most 1,000,000 elements, and no more than fit into the remaining bytes.
+- A tag section has at most 10,000 tagged fields, with ascending tags.
+- A string or byte field is no longer than the remaining bytes; a string has at most 32,767.
+- A varint has at most five bytes.
+- Null is accepted only where the schema allows it.
+
+Invalid UTF-8 in a string becomes U+FFFD, as in Kafka: some clients send such client ids.
+
+`decode` returns when the message is complete. For requests from outside use
+`protocol.transport.decode_queue.decode_in_slices`, which pauses; for a message inside a field use
+`decode_field`, which refuses long ones. Records of a log are decoded without such limits: a node
+must be able to read whatever was committed.
 """
 
 from __future__ import annotations
@@ -39,7 +44,7 @@ from protocol.schema import Buffer, Message
 M = TypeVar("M", bound=Message)
 
 FIELD_WORK_MAX: Final = 20_000
-"""Elements of a message inside another one that is decoded at once."""
+"""Most elements of a message inside a field: it is decoded without a pause."""
 _EXPLAINED_FIELDS = 1_000
 
 _UNWRITABLE = (
@@ -53,7 +58,11 @@ _UNWRITABLE = (
 
 
 def encode(msg: Message, version: int) -> bytes:
-    """Encode a message; EncodeError when a value is out of range or the version lacks it."""
+    """Encode a message.
+
+    Raises:
+        EncodeError: a value is out of range, or the version does not have its field.
+    """
     parts: list[Buffer] = []
     encoder = msg._encoders.get(version) or _encoder(type(msg), version)
     try:
@@ -69,9 +78,12 @@ def encode(msg: Message, version: int) -> bytes:
 def encode_parts(msg: Message, version: int, prefix: Buffer = b"") -> list[Buffer]:
     """Encode a message as a list of buffers whose concatenation is `prefix` and the message.
 
-    Record sets (above a few hundred bytes) are parts of their own and are not copied. The first
-    part is a fresh bytearray that begins with `prefix`, so a frame length can be patched into it.
-    EncodeError as in `encode`.
+    Record sets of more than a few hundred bytes are parts of their own and are not copied. The
+    first part is a new bytearray that begins with `prefix`: the caller can write the frame's length
+    into it.
+
+    Raises:
+        EncodeError: a value is out of range, or the version does not have its field.
     """
     parts: list[Buffer] = []
     encoder = msg._encoders.get(version) or _encoder(type(msg), version)
@@ -85,10 +97,17 @@ def encode_parts(msg: Message, version: int, prefix: Buffer = b"") -> list[Buffe
 
 
 def decode(cls: type[M], buf: Buffer, version: int, offset: int = 0) -> tuple[M, int]:
-    """Decode a message that begins at `offset`; returns it and the offset behind it.
+    """Decode the message that begins at `offset`.
 
-    `buf` holds single bytes (a memoryview of format "B"). Record sets in the result are slices of
-    `buf`; everything else is copied. ProtocolError when the bytes are no such message.
+    Args:
+        buf: bytes, or a memoryview of format "B". Record sets in the result are slices of it; all
+            other values are copied.
+
+    Returns:
+        The message and the offset of its end.
+
+    Raises:
+        ProtocolError: the bytes are not a message of this class and version.
     """
     view = buf if type(buf) is memoryview else memoryview(buf)
     if len(view) - offset > WHOLE_BYTES:
@@ -97,9 +116,12 @@ def decode(cls: type[M], buf: Buffer, version: int, offset: int = 0) -> tuple[M,
 
 
 def decode_small(cls: type[M], view: memoryview, version: int, offset: int) -> tuple[M, int]:
-    """Decode as `decode` does, without limits: the caller has compared `view` with `WHOLE_BYTES`.
+    """Decode a message like `decode`, in one step.
 
-    Raises ProtocolError.
+    The caller has checked that no more than `WHOLE_BYTES` follow `offset`.
+
+    Raises:
+        ProtocolError: the bytes are not a message of this class and version.
     """
     decoder = cls._decoders.get(version) or _decoder(cls, version)
     try:
@@ -110,9 +132,11 @@ def decode_small(cls: type[M], view: memoryview, version: int, offset: int) -> t
 
 
 def decode_field(cls: type[M], buf: Buffer, version: int, offset: int = 0) -> tuple[M, int]:
-    """Decode a message that comes in a field of a request, and is small unless it is hostile.
+    """Decode a message inside a field of a request; honest clients send only small ones.
 
-    As `decode`; ProtocolError also for one of more than `FIELD_WORK_MAX` elements.
+    Raises:
+        ProtocolError: the bytes are not such a message, or it has more than about
+            `FIELD_WORK_MAX` elements.
     """
     view = buf if type(buf) is memoryview else memoryview(buf)
     if len(view) - offset <= WHOLE_BYTES:
@@ -123,7 +147,7 @@ def decode_field(cls: type[M], buf: Buffer, version: int, offset: int = 0) -> tu
 def _decode_large(
     cls: type[M], view: memoryview, version: int, offset: int, steps_max: int
 ) -> tuple[M, int]:
-    """Decode in as many steps as there are, or as `steps_max` allows."""
+    """Decode in at most `steps_max` steps; -1 means no limit."""
     decoded = decode_at_once(cls, view, version, offset)
     if decoded is not None:
         return decoded
@@ -157,7 +181,7 @@ def _decoder(cls: type[Message], version: int) -> Any:
 
 
 def _why_unwritable(msg: Message, version: int, error: Exception) -> EncodeError:
-    from protocol import twin  # only needed when something is wrong
+    from protocol import twin  # imported only to explain an error
 
     try:
         twin.explain_encode(msg, version, _EXPLAINED_FIELDS)

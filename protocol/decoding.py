@@ -1,11 +1,13 @@
 """Decoding of a message of any size: at once if it has few elements, else in steps.
 
-A frame above `WHOLE_BYTES` goes to `decode_at_once`, which stops at a list that makes it too long.
-Such a message is read by `Decoding` a step at a time, and who drives it leaves the loop to others
-in between, within limits of memory. It a message may take four times the memory of its
-frame, and `FREE_BYTES`. What it needs beyond that comes from an `Allowance` that many decodings
-share: objects of a small frame are larger than that by nature (a name of three bytes is an object
-of sixty), and 100,000 elements of any request fit into `EXCESS_BYTES_MAX`.
+A frame above `WHOLE_BYTES` first goes to `decode_at_once`, which stops before a list with too many
+elements. `Decoding` then reads such a message in steps, and its caller yields to the event loop
+between them.
+
+A message may take four times the memory of its frame plus `FREE_BYTES`. More than that comes from
+an `Allowance` that many decodings share. Small frames need it, because objects are larger than
+their bytes: a name of three bytes is an object of sixty. 100,000 elements of any request fit into
+`EXCESS_BYTES_MAX`.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ from protocol.schema import Message, Struct
 M = TypeVar("M", bound=Message)
 
 WHOLE_BYTES: Final = 4096
-"""A frame up to this size is decoded at once: its worst takes a millisecond."""
+"""A frame up to this size is decoded at once: the slowest one takes a millisecond."""
 MEMORY_FACTOR: Final = 4
 FREE_BYTES: Final = 5 << 18
 EXCESS_BYTES_MAX: Final = 80 << 20
 """The most that one decoding takes from its allowance."""
 ALLOWANCE_BYTES: Final = 256 << 20
 EXPLAINED_FIELDS: Final = 200
-"""The twin looks at so many fields to say what is wrong with a message: some milliseconds."""
+"""The twin examines this many fields to explain an error, which takes some milliseconds."""
 
 UNREADABLE: Final = (Malformed, struct.error, IndexError)
 
@@ -42,11 +44,11 @@ _GRANT_BYTES = 4 << 20
 FREED_AT_ONCE: Final = 200
 SHORT_LIST: Final = 20
 OWN_REFERENCES: Final = 2
-"""What `getrefcount` says of an object that one variable refers to."""
+"""The count that `getrefcount` returns for an object that one variable refers to."""
 
 
 class Allowance:
-    """Memory that decoded messages take beyond a multiple of their frames, of many together."""
+    """Shared limit of the memory that decoded messages take beyond a multiple of their frames."""
 
     __slots__ = ("left_bytes",)
 
@@ -54,20 +56,22 @@ class Allowance:
         self.left_bytes = size_bytes
 
     def take(self, size_bytes: int) -> bool:
-        """Take memory. Returns: False, and nothing is taken, if less is left."""
+        """Take memory. Returns: False, without taking any, if less than `size_bytes` is left."""
         if size_bytes > self.left_bytes:
             return False
         self.left_bytes -= size_bytes
         return True
 
     def give_back(self, size_bytes: int) -> None:
-        """Return memory that was taken."""
+        """Give back memory that `take` granted."""
         self.left_bytes += size_bytes
 
 
 class Decoding(Generic[M]):
-    """One message on its way out of `view`; `message` and `end` are there when `step` returned
-    True."""
+    """A message that is decoded in steps.
+
+    `message` and `end`, the offset behind the message, are set once `step` has returned True.
+    """
 
     __slots__ = (
         "_allowance",
@@ -95,7 +99,14 @@ class Decoding(Generic[M]):
         allowance: Allowance,
         excess_max: int = EXCESS_BYTES_MAX,
     ) -> None:
-        """Raises ProtocolError for a version that the message does not have."""
+        """Prepare to decode the message at `offset`.
+
+        Args:
+            excess_max: most bytes that this decoding takes from `allowance`.
+
+        Raises:
+            ProtocolError: the class does not have this version.
+        """
         decoder = cls._step_decoders.get(version) or _compile(cls, version)
         size = len(view) - offset
         room = MEMORY_FACTOR * size + FREE_BYTES
@@ -108,13 +119,14 @@ class Decoding(Generic[M]):
         self._excess_max = excess_max
         self._cls, self._version, self._view, self._view_start = cls, version, view, offset
         self.excess_bytes = 0
-        """What was taken from the allowance; who takes the message gives it back."""
+        """Bytes taken from the allowance; the owner of the message gives them back."""
         self.end = 0
 
     def step(self) -> bool:
-        """Decode a step. Returns: True when the message is whole.
+        """Decode one step. Returns: True once the message is complete.
 
-        Raises ProtocolError for bytes that are no such message, or one beyond its limits.
+        Raises:
+            ProtocolError: the bytes are not such a message, or it exceeds its limits.
         """
         try:
             needed = self._steps.send(self._grant)
@@ -123,7 +135,7 @@ class Decoding(Generic[M]):
             return True
         except UNREADABLE as error:
             self.stop()
-            error.__traceback__ = None  # it refers to what was decoded
+            error.__traceback__ = None  # its frames would keep the decoded objects alive
             raise why_unreadable(
                 self._cls, self._view, self._version, self._view_start, error
             ) from None
@@ -147,13 +159,17 @@ class Decoding(Generic[M]):
         return grant
 
     def take_made(self) -> M | None:
-        """Return the message, also one that was only begun, and keep no reference to it."""
+        """Return the message, even if incomplete, and drop the reference to it.
+
+        Returns:
+            None if no step has begun the message, or it was taken before.
+        """
         if hasattr(self, "message"):
             del self.message
         return self._made.pop() if self._made else None
 
     def stop(self) -> None:
-        """Read no further, and give back what was taken."""
+        """Stop decoding and return the memory to the allowance."""
         self._steps.close()
         self._allowance.give_back(self.excess_bytes)
         self.excess_bytes = 0
@@ -180,9 +196,15 @@ def _plan(cls: type[Message], version: int) -> Plan:
 def decode_at_once(
     cls: type[M], view: memoryview, version: int, offset: int
 ) -> tuple[M, int] | None:
-    """Decode a message of a millisecond, however large its frame is: records have few elements.
+    """Decode a message that takes at most a millisecond.
 
-    Returns: the message and the offset behind it; None if it takes longer. Raises ProtocolError.
+    Its frame may be large: a Produce of some megabytes has few elements.
+
+    Returns:
+        The message and the offset of its end; None if it would take longer.
+
+    Raises:
+        ProtocolError: the bytes are not a message of this class and version.
     """
     decoder = cls._bounded_decoders.get(version) or _compile_bounded(cls, version)
     try:
@@ -195,9 +217,9 @@ def decode_at_once(
 
 
 def free_in_steps(message: Message) -> Iterator[None]:
-    """Free the lists of a message a step at a time: all at once, a million objects take 100 ms.
+    """Free the lists of a message in steps; freeing a million objects at once takes 100 ms.
 
-    The caller hands over its reference. Of what others refer to, nothing is changed.
+    The caller must drop its own reference. Objects with other references are not changed.
     """
     lists: list[list[Any]] = []
     if getrefcount(message) <= OWN_REFERENCES:
@@ -233,11 +255,14 @@ def _list_fields(cls: type[Struct]) -> tuple[str, ...]:
 def why_unreadable(
     cls: type[Message], view: memoryview, version: int, offset: int, error: Exception
 ) -> ProtocolError:
-    """Say what is wrong with a message, as far as its first fields show it."""
+    """Return an error that explains why the bytes are not such a message.
+
+    The twin examines the first `EXPLAINED_FIELDS` fields; an error behind them is not explained.
+    """
     if isinstance(error, Beyond):
         what, value, allowed = error.args
         return ProtocolError(f"{what} in {cls.__name__} v{version}", value, allowed)
-    from protocol import twin  # only needed when something is wrong
+    from protocol import twin  # imported only to explain an error
 
     try:
         twin.explain(cls, view, version, offset, EXPLAINED_FIELDS)

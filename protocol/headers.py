@@ -26,10 +26,10 @@ from protocol.varint import decode_uvarint
 NEVER: Final = 0x7FFF
 MAX_CLIENT_ID_BYTES: Final = 0x7FFF
 HEADER_TAGS_MAX: Final = 10_000
-"""As in any section. A header is read in one go; so many tagged fields take four milliseconds."""
+"""The limit of any section. A header is read without a pause; 10,000 fields take 4 ms."""
 
-# First flexible version where it is not 0. A test compares this table with the message classes;
-# reading it from them would import all of them.
+# The first flexible version of each API, unless it is 0. A test compares this table with the
+# message classes; to read it from them would import all of them.
 FIRST_FLEXIBLE_VERSION: Final[dict[int, int]] = {
     ApiKey.PRODUCE: 9,
     ApiKey.FETCH: 12,
@@ -120,10 +120,13 @@ def response_header_version(api_key: int, api_version: int) -> int:
 
 
 def decode_request_header(buf: Buffer) -> tuple[RequestHeader, int]:
-    """Decode the header at the start of a request. Returns it and the offset of the body.
+    """Decode the header at the start of a request; its version may be one that is not supported.
 
-    A version above the supported ones is returned as it is. Raises ProtocolError for an unknown API
-    key, a negative version and broken bytes.
+    Returns:
+        The header and the offset of the body.
+
+    Raises:
+        ProtocolError: the API key is unknown, the version is negative, or the bytes are malformed.
     """
     try:
         key, version, correlation_id = _REQUEST_FIXED.unpack_from(buf)
@@ -143,8 +146,13 @@ def decode_request_header(buf: Buffer) -> tuple[RequestHeader, int]:
 def decode_client_id(buf: Buffer, flexible: bool) -> tuple[str | None, int]:
     """Decode the rest of a request header of version 1, or 2 if `flexible`.
 
-    The caller has read the fixed-size part. Returns the client id and the offset of the body.
-    Raises ProtocolError for broken bytes.
+    The caller has read the fixed-size part.
+
+    Returns:
+        The client id and the offset of the body.
+
+    Raises:
+        ProtocolError: the bytes are malformed.
     """
     try:
         length: int = _LENGTH.unpack_from(buf, 8)[0]
@@ -163,7 +171,8 @@ def decode_client_id(buf: Buffer, flexible: bool) -> tuple[str | None, int]:
 def encode_request_header(header: RequestHeader) -> bytes:
     """Encode a header in the version for its API and API version.
 
-    Raises EncodeError if the client id is longer than 32767 bytes.
+    Raises:
+        EncodeError: the client id is longer than 32,767 bytes.
     """
     key, version = header.api_key, header.api_version
     out = _REQUEST_FIXED.pack(key, version, header.correlation_id)
@@ -188,9 +197,17 @@ def response_header_bytes(api_key: int, api_version: int, correlation_id: int) -
 
 
 def decode_response_header(buf: Buffer, api_key: int, api_version: int) -> tuple[int, int]:
-    """Decode a response's header. Returns (correlation id, offset of the body).
+    """Decode a response's header.
 
-    `api_key` and `api_version` are those of the request. Raises ProtocolError for broken bytes.
+    Args:
+        api_key: the API key of the request.
+        api_version: the version of the request.
+
+    Returns:
+        The correlation id and the offset of the body.
+
+    Raises:
+        ProtocolError: the bytes are malformed.
     """
     try:
         correlation_id: int = _CORRELATION_ID.unpack_from(buf)[0]

@@ -8,17 +8,17 @@
             topic_name: str = field(string, "0+", default="")
 
 Rules
-- Fields stand in wire order. An attribute is the snake_case of the name in Kafka's definition.
-- Structs of a message are nested classes directly below it, however deep they stand on the wire;
-  `array("Name")` and `struct("Name")` look them up there.
-- Version ranges are written as Kafka writes them: "0+", "4-18", "3", "none".
+- Fields are in wire order. An attribute has the snake_case form of the name in Kafka's definition.
+- All structs of a message are nested classes directly below it, however deeply they are nested on
+  the wire; `array("Name")` and `struct("Name")` look them up there.
+- Version ranges have Kafka's syntax: "0+", "4-18", "3", "none".
 - Every field has a default, so every class can be built without arguments. `FRESH` means a new
   empty list, or a new struct of defaults, for each object.
-- Message-level facts are upper-case class attributes (`API_KEY`, `VERSIONS`, ...), so that they
-  can never collide with a field.
+- Attributes of the whole message are upper-case class attributes (`API_KEY`, `VERSIONS`, ...), so
+  that they cannot collide with a field.
 
-Creating a class only collects its fields: ranges are parsed, `__init__` and the codecs compiled
-when first needed. That keeps the import of a message module in the tens of microseconds.
+The creation of a class only collects its fields. Version ranges are parsed, and `__init__` and the
+codecs compiled, at their first use: the import of a message module takes tens of microseconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The slow twin of the codec: a plain interpreter of the schema, written to be read.
+"""The slow twin of the codec: an interpreter of the schema that is written for readability.
 
-It shares nothing with the compiler but the schema classes. Tests hold both against each other;
-in production it runs only to say what was wrong with a message the fast path refused.
+It shares only the schema classes with the compiler. Tests compare the results of both. In
+production it runs only to explain why the compiled code refused a message.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ _NULL = object()
 
 
 class _TooFar(Exception):
-    """As many fields were looked at as the caller allows."""
+    """The limit of examined fields was reached."""
 
 
 def encode(msg: Message, version: int) -> bytes:
-    """Encode a message; EncodeError names the field that cannot be written."""
+    """Encode a message.
+
+    Raises:
+        EncodeError: a field cannot be encoded; the error names it.
+    """
     cls = type(msg)
     if version not in cls.VERSIONS:
         raise EncodeError(f"version of {cls.__name__}", version, str(cls.VERSIONS))
@@ -35,9 +39,13 @@ def encode(msg: Message, version: int) -> bytes:
 
 
 def decode(cls: type[M], buf: Buffer, version: int, offset: int = 0) -> tuple[M, int]:
-    """Decode a message at `offset`; returns it and the offset behind it.
+    """Decode the message at `offset`.
 
-    ProtocolError names the field that cannot be read.
+    Returns:
+        The message and the offset of its end.
+
+    Raises:
+        ProtocolError: a field cannot be decoded; the error names it.
     """
     if version not in cls.VERSIONS:
         raise ProtocolError(f"version of {cls.__name__}", version, str(cls.VERSIONS))
@@ -47,9 +55,9 @@ def decode(cls: type[M], buf: Buffer, version: int, offset: int = 0) -> tuple[M,
 
 
 def explain(cls: type[Message], buf: Buffer, version: int, offset: int, fields_max: int) -> None:
-    """Raise the ProtocolError of `decode`, if its cause stands within the first fields.
+    """Raise the ProtocolError of `decode` if its cause is within the first fields.
 
-    A frame may be as large as its sender likes, and this is slow: it looks at no more than
+    The sender chooses the size of a frame, and the twin is slow. Therefore it examines at most
     `fields_max` fields and elements, and copies nothing.
     """
     reader = _Reader(memoryview(buf), offset, version, version in cls.FLEXIBLE, fields_max)
@@ -58,7 +66,7 @@ def explain(cls: type[Message], buf: Buffer, version: int, offset: int, fields_m
 
 
 def explain_encode(msg: Message, version: int, fields_max: int) -> None:
-    """Raise the EncodeError of `encode`, if its cause stands within the first fields."""
+    """Raise the EncodeError of `encode` if its cause is within the first `fields_max` fields."""
     cls = type(msg)
     writer = _Writer(version, version in cls.FLEXIBLE, fields_max)
     with suppress(_TooFar):
@@ -207,7 +215,7 @@ class _Reader:
         self.fields_left = fields_max
 
     def count(self) -> None:
-        """One more field or element."""
+        """Count a field or element. Raises: _TooFar at the limit."""
         if self.fields_left == 0:
             raise _TooFar
         self.fields_left -= 1
@@ -331,7 +339,7 @@ class _Reader:
         raise ProtocolError(what, "more than 5 bytes", "5 bytes")
 
     def smallest(self, cls: type[Struct], kind: Kind, compact: bool) -> int:
-        """The fewest bytes a value of this kind can take."""
+        """Return the fewest bytes that a value of this kind takes."""
         if kind.code:
             return kind.size_bytes
         if kind.name == "struct":

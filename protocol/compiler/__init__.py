@@ -1,1 +1,1 @@
-"""Turns the schema of one message version into Python source for an encoder and a decoder."""
+"""Compilers from the schema of one message version to Python source that encodes or decodes it."""

@@ -1,9 +1,9 @@
-"""The decoder of one message version that stops at a message of many elements, as source.
+"""Source of a decoder that refuses a message with too many elements.
 
-It reads a frame of any size at the cost of `decoder.py`: a Produce of some megabytes has few
-elements. It counts work in the units of `steps.py`, once per list, before the list is read. So a
-message that is too long costs no more than what precedes its first list beyond the limit. Memory
-needs no count: what `WORK_AT_ONCE` units make is below `decoding.FREE_BYTES`.
+It decodes a frame of any size as fast as the code of `decoder.py` does: a Produce of some megabytes
+has few elements. It counts work in the units of `steps.py`, once per list, before it reads the
+list. It therefore stops before the first list that exceeds the limit. Memory is not counted: the
+objects of `WORK_AT_ONCE` units take less than `decoding.FREE_BYTES`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from protocol.compiler.plan import Plan, PlannedField
 from protocol.compiler.source import TooLong
 
 WORK_AT_ONCE: Final = 1_200
-"""A Fetch of 1,000 partitions; a millisecond for the slowest message."""
+"""Enough for a Fetch of 1,000 partitions; the slowest message takes a millisecond."""
 TEXT_SHIFT: Final = 8
-"""256 bytes of text are a unit of work, as their encoding is checked."""
+"""256 bytes of text are a unit of work, because their UTF-8 is checked."""
 LONG_TEXT_BYTES: Final = 127
 BYTES_SHIFT: Final = 11
 """2,048 bytes that are only copied are a unit of work."""
@@ -33,7 +33,8 @@ TAGGED_BYTES: Final = 128 * 1024
 def compile_bounded(plan: Plan, work: int = WORK_AT_ONCE) -> Any:
     """Return `decode(buf: memoryview, pos, end) -> (object, next position)`.
 
-    It raises TooLong for a message of more than `work` units.
+    Args:
+        work: most units of work; `decode` raises TooLong for a message that needs more.
     """
     return _BoundedDecoder(work).compile(plan)
 
@@ -48,7 +49,7 @@ class _BoundedDecoder(Decoder):
         self.source.emit(f"left = {self.at_once}")
 
     def work(self, units: str) -> None:
-        """Count work that is about to be done."""
+        """Emit a check that `units` of work are left, before they are done."""
         self.source.emit(f"left -= {units}")
         with self.source.block("if left < 0:"):
             self.source.emit("raise TooLong")
@@ -58,7 +59,7 @@ class _BoundedDecoder(Decoder):
         self.work(f"tags >> {TAGS_SHIFT}")
 
     def skip_tags(self, name: str) -> None:
-        # Their bytes are copied at once: few are if little is left of the frame.
+        # Their bytes are copied without a pause, so only a short rest of the frame may follow.
         with self.source.block(f"if end - pos > {TAGGED_BYTES}:"):
             self.source.emit("raise TooLong")
         super().skip_tags(name)

@@ -1,9 +1,9 @@
-"""The decoder of one message version, as source.
+"""Source of a decoder for one message version.
 
-Adjacent fixed-size fields, the length prefix of the variable field that follows them and the
-count of tagged fields are read with one `unpack_from`, straight into the attributes. Structs are
-read inline: no call per element. Reading beyond the buffer raises struct.error or IndexError;
-every length is compared with the bytes left before anything is built from it.
+Adjacent fixed-size fields, the length prefix of the variable field that follows them, and the count
+of tagged fields are read with one `unpack_from` into the attributes. Structs are read inline,
+without a call per element. Reading beyond the buffer raises struct.error or IndexError. Every
+length is compared with the remaining bytes before a value is built.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ from protocol.schema import FRESH
 def uvarint_rest(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
     """Finish an unsigned varint whose first byte, with the high bit set, was read before `pos`.
 
-    Returns (value, next position). Five bytes at most, and no more than 2**31 - 1.
+    Returns:
+        The value and the next position.
+
+    Raises:
+        Malformed: it has more than five bytes or exceeds 2**31 - 1.
     """
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
@@ -42,7 +46,10 @@ def uvarint_rest(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
 
 
 def next_tag(buf: memoryview, pos: int, end: int, last: int) -> tuple[int, int, int]:
-    """Read what precedes a tagged field. Returns: (tag, start, stop); it rises beyond `last`."""
+    """Read the tag and size of a tagged field. Returns: (tag, start, stop) of its bytes.
+
+    Raises: Malformed if the tag is not above `last`, or the field exceeds `end`.
+    """
     tag = buf[pos]
     pos += 1
     if tag > 0x7F:
@@ -60,9 +67,12 @@ def next_tag(buf: memoryview, pos: int, end: int, last: int) -> tuple[int, int, 
 def unknown_tags(
     buf: memoryview, pos: int, end: int, count: int
 ) -> tuple[dict[int, bytes] | None, int]:
-    """Keep the tagged fields of a struct that knows none.
+    """Read the tagged fields of a struct that defines none.
 
-    `count` is the first byte of their number, read before `pos`.
+    Args:
+        count: the first byte of the number of fields, which was read before `pos`.
+
+    Returns: the fields by tag, or None without any, and the next position.
     """
     if count > 0x7F:
         count, pos = uvarint_rest(buf, pos, count)
@@ -80,7 +90,7 @@ def compile_decoder(plan: Plan) -> Any:
 
 
 class Decoder:
-    """Emits the decoder of one plan; `bounded.py` and `steps.py` override what may be large."""
+    """Emits the decoder of one plan; subclasses override the emitters of large values."""
 
     SIGNATURE = "decode(buf, pos, end)"
 
@@ -101,29 +111,29 @@ class Decoder:
         self.source.emit("return m, pos")
         return self.source.function(self.SIGNATURE)
 
-    # --- where a decoder that counts differs
+    # --- hooks for decoders that count work
 
     def begin(self) -> None:
-        """Emit what comes first."""
+        """Emit lines before the first struct."""
 
     def struct_made(self, name: str) -> None:
-        """Emit what follows the making of a struct, before its fields are read."""
+        """Emit lines after a struct is created and before its fields are read."""
 
     def count_tags(self, plan: Plan) -> None:
-        """Finish reading the number of tagged fields, which is not 0."""
+        """Emit the rest of the number of tagged fields, whose first byte is not 0."""
         if plan.tagged:
             self.varint("tags")
 
     def skip_tags(self, name: str) -> None:
-        """Read the tagged fields of a struct that knows none."""
+        """Emit the reading of tagged fields of a struct that defines none."""
         self.source.emit(f"{name}.unknown_tags, pos = unknown_tags(buf, pos, end, tags)")
 
     def keep_tag(self, target: str, stop: str) -> None:
-        """Keep a tagged field that is not known."""
+        """Emit the copy of an undefined tagged field."""
         self.source.emit(f"{target} = bytes(buf[pos:{stop}])")
 
     def tag_read(self) -> None:
-        """Emit what follows a tagged field of a struct that knows some."""
+        """Emit lines after a tagged field of a struct that defines some."""
 
     @contextmanager
     def each_element(self, n: str) -> Iterator[None]:
@@ -131,7 +141,7 @@ class Decoder:
         with self.source.block(f"for _ in range({n}):"):
             yield
 
-    # --- fixed-size fields wait here until something of variable size follows
+    # --- fixed-size fields, collected until a field of variable size follows
 
     def fixed(self, target: str, code: str) -> None:
         self.targets.append(target)
@@ -152,7 +162,7 @@ class Decoder:
         self.targets, self.codes = [], ""
 
     def varint(self, name: str) -> None:
-        """Finish the varint in `name`, whose first byte was just read."""
+        """Emit the rest of a varint whose first byte is in the variable `name`."""
         with self.source.block(f"if {name} > 127:"):
             self.source.emit(f"{name}, pos = uvarint_rest(buf, pos, {name})")
 
@@ -254,7 +264,10 @@ class Decoder:
             self.source.emit("raise Malformed")
 
     def read_length(self, f: PlannedField, n: str) -> None:
-        """Read the prefix of a variable-size field into `n`; -1 stands for null in the end."""
+        """Emit the reading of a variable-size field's prefix into the variable `n`.
+
+        A compact prefix is the length plus one, and 0 for null; another is -1 for null.
+        """
         self.fixed(n, f.prefix)
         self.flush()
         if f.prefix != COMPACT_PREFIX:
@@ -290,7 +303,7 @@ class Decoder:
             source.emit("raise Malformed")
 
     def read_value(self, f: PlannedField, target: str, value: str) -> None:
-        """Emit how the bytes from `pos` to `stop` become the `value` of a field."""
+        """Emit the conversion of the bytes from `pos` to `stop`, an expression in `value`."""
         self.source.emit(f"{target} = {value}")
 
     def read_array(self, f: PlannedField, target: str) -> None:

@@ -1,8 +1,8 @@
-"""The encoder of one message version, as source.
+"""Source of an encoder for one message version.
 
 Adjacent fixed-size fields and the length prefix that follows them are written with one `pack`.
-Values are not checked one by one: `struct` refuses what is out of range, and whatever goes wrong
-is explained afterwards by the slow twin.
+Values are not checked one by one: `struct` refuses values that are out of range, and
+`protocol.twin` explains any error afterwards.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from protocol.compiler.plan import (
 from protocol.compiler.source import SMALL_ARRAY, Malformed, Source
 from protocol.schema import FRESH, Buffer
 
-# Record sets up to this size are copied into the surrounding buffer: cheaper than another part.
+# Record sets up to this size are copied into the surrounding buffer: another part costs more.
 COPY_RECORDS_BYTES = 512
 
 
 def put_uvarint(out: bytearray, value: int) -> None:
-    """Append an unsigned varint of at most 2**31 - 1."""
+    """Append an unsigned varint. Raises: Malformed unless 0 <= value <= 2**31 - 1."""
     if not 0 <= value <= MAX_LENGTH:
         raise Malformed
     while value > 0x7F:
@@ -38,7 +38,7 @@ def put_uvarint(out: bytearray, value: int) -> None:
 def put_tags(
     out: bytearray, known: list[tuple[int, bytearray]], unknown: dict[int, bytes] | None
 ) -> None:
-    """Append a tag section, in tag order; a tag that stands twice is an error."""
+    """Append a tag section in tag order. Raises: Malformed if a tag occurs twice."""
     fields: Sequence[tuple[int, Buffer]] = known
     if unknown:
         fields = [*known, *unknown.items()]
@@ -58,12 +58,15 @@ def put_tags(
 
 
 def records_size(value: Any) -> int:
-    """Bytes of a record set, which may come in pieces."""
+    """Return the size in bytes of a record set, which may be a list of pieces."""
     return sum(map(len, value)) if type(value) is list else len(value)
 
 
 def put_records(out: bytearray, parts: list[Buffer], value: Any) -> bytearray:
-    """Hand over a record set without copying it; returns the buffer to go on with."""
+    """Append a record set to `parts` without copying it; small pieces are copied to `out`.
+
+    Returns: the buffer for the bytes that follow.
+    """
     for piece in value if type(value) is list else (value,):
         if len(piece) <= COPY_RECORDS_BYTES:
             out += piece
@@ -76,7 +79,7 @@ def put_records(out: bytearray, parts: list[Buffer], value: Any) -> bytearray:
 def compile_encoder(plan: Plan) -> Any:
     """Return `encode(m, out: bytearray, parts: list) -> bytearray`.
 
-    Finished buffers are appended to `parts`; the one returned comes after them.
+    `encode` appends finished buffers to `parts` and returns the buffer that follows them.
     """
     return _Encoder().compile(plan)
 
@@ -101,14 +104,14 @@ class _Encoder:
         self.source.emit("return out")
         return self.source.function("encode(m, out, parts)")
 
-    # --- fixed-size values wait here until something of variable size follows
+    # --- fixed-size values, collected until a value of variable size follows
 
     def fixed(self, value: str, code: str) -> None:
         self.values.append(value)
         self.codes += code
 
     def take(self) -> tuple[list[str], str]:
-        """What waits; nothing waits afterwards."""
+        """Return the collected values and their codes, and start a new collection."""
         waiting = self.values, self.codes
         self.values, self.codes = [], ""
         return waiting
@@ -124,7 +127,7 @@ class _Encoder:
         self.emit_pack(*self.take())
 
     def flush_with_varint(self, n: str, *, limit: int | None = None) -> None:
-        """Write what waits and then the varint `n`, together when it takes one byte."""
+        """Emit the collected values and the varint `n`, with one `pack` if it takes one byte."""
         values, codes = self.take()
         with self.source.block(f"if {n} < 128:"):
             self.emit_pack([*values, n], codes + COMPACT_PREFIX)
@@ -157,7 +160,7 @@ class _Encoder:
         self.refuse(self.differs(f, value))
 
     def differs(self, f: PlannedField, value: str) -> str:
-        """An expression that is true when `value` is not the field's default."""
+        """Return an expression that is true if `value` is not the field's default."""
         if f.default is None:
             return f"{value} is not None"
         if f.default is not FRESH:
@@ -193,7 +196,7 @@ class _Encoder:
         self.flush_tag_count(f"{known} or {name}.unknown_tags", f"{known}, {name}.unknown_tags")
 
     def flush_tag_count(self, condition: str, arguments: str) -> None:
-        """Write a tag section that is empty most of the time."""
+        """Emit the tag section; the empty one, which is usual, is packed with other values."""
         values, codes = self.take()
         with self.source.block(f"if {condition}:"):
             self.emit_pack(values, codes)
@@ -231,7 +234,7 @@ class _Encoder:
             self.flush()
 
     def write_length(self, f: PlannedField, n: str) -> None:
-        """Write the prefix; `n` holds the length, or the length plus one when it is compact."""
+        """Emit the length prefix; the variable `n` has the length, plus one if it is compact."""
         if f.compact:
             limit = MAX_STRING_BYTES + 1 if f.kind.name == "string" else None
             self.flush_with_varint(n, limit=limit)

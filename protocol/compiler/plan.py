@@ -1,4 +1,4 @@
-"""The wire layout of one struct in one version, shared by both compilers."""
+"""The wire layout of one struct in one version; the encoder and the decoders use it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ LONG_PREFIX = "i"
 MAX_STRING_BYTES = 0x7FFF
 MAX_LENGTH = 0x7FFFFFFF
 
-# Bytes that decoded values take in memory beyond the bytes of their content: objects as CPython
-# lays them out, rounded up. A number counts as one that is not cached.
-SLOT_BYTES = 9  # of a list that grows by an eighth beyond its length
+# Memory of decoded values beyond the bytes of their content, for CPython's objects, rounded up.
+# Numbers count as uncached objects.
+SLOT_BYTES = 9  # a list allocates up to an eighth more slots than it has elements
 NUMBER_BYTES = 32
 STRING_BYTES = 64
 BYTES_BYTES = 40
 VIEW_BYTES = 192
 LIST_BYTES = 72
-STRUCT_BYTES = 40  # with the slot of `unknown_tags`
+STRUCT_BYTES = 40  # including the slot of `unknown_tags`
 FIELD_BYTES = 8
 TAG_BYTES = 160
 
 
 @dataclass(slots=True)
 class PlannedField:
-    """A field in one version. `compact` says that its length is an unsigned varint plus one."""
+    """A field in one version; if it is `compact`, its length plus one is an unsigned varint."""
 
     name: str
     kind: Kind
@@ -39,11 +39,11 @@ class PlannedField:
     default: Any
     ignorable: bool
     tag: int | None
-    struct: Plan | None  # of a struct, or of the elements of a list of structs
+    struct: Plan | None  # for a struct, or for the elements of a list of structs
 
     @property
     def prefix(self) -> str:
-        """The `struct` character of the length (or presence) prefix; empty when there is none."""
+        """The `struct` character of the length or presence prefix; empty without a prefix."""
         name = self.kind.name
         if name == "struct":
             return "B" if self.nullable else ""
@@ -55,14 +55,14 @@ class PlannedField:
 
     @property
     def null_byte(self) -> int:
-        """What a null struct is written as; 1 stands before one that is there.
+        """The byte of a null struct; the byte 1 precedes a struct that is present.
 
-        The presence of a tagged struct is an unsigned varint, that of another a signed byte.
+        The presence of a tagged struct is an unsigned varint, of any other a signed byte.
         """
         return 0xFF if self.tag is None else 0
 
     def min_size_bytes(self) -> int:
-        """The fewest bytes this field takes on the wire."""
+        """Return the fewest bytes that this field takes on the wire."""
         if self.kind.code:
             return self.kind.size_bytes
         if self.kind.name == "struct" and not self.nullable:
@@ -71,7 +71,7 @@ class PlannedField:
         return {"B": 1, "h": 2, "i": 4}[self.prefix]
 
     def object_bytes(self) -> int:
-        """The memory of a value of this field, without its content, its elements and its slot."""
+        """Return the memory in bytes of a value, without its content, elements and slot."""
         if self.kind.name == "struct":
             assert self.struct is not None
             return self.struct.object_bytes()
@@ -83,13 +83,13 @@ class PlannedField:
         return sizes.get(self.kind.name, BYTES_BYTES + self.kind.size_bytes)
 
     def default_bytes(self) -> int:
-        """The memory of the default, which is made only where each object has its own."""
+        """Return the memory in bytes of the default; 0 if all objects share one."""
         if self.default is not FRESH:
             return 0
         return LIST_BYTES if self.struct is None or self.kind.element else self.object_bytes()
 
     def element(self) -> PlannedField:
-        """The elements of a list, as a field of their own. Elements are never null."""
+        """Return the plan of a list's elements, which are never null."""
         element = self.kind.element
         assert element is not None
         return PlannedField(self.name, element, False, self.compact, None, False, None, self.struct)
@@ -97,7 +97,7 @@ class PlannedField:
 
 @dataclass(slots=True)
 class Plan:
-    """A struct in one version: fields in wire order, tagged fields by tag, and what is absent."""
+    """A struct in one version: fields in wire order, tagged fields by tag, and absent fields."""
 
     cls: type[Struct]
     flexible: bool
@@ -106,13 +106,13 @@ class Plan:
     absent: list[PlannedField] = field(default_factory=list)
 
     def min_size_bytes(self) -> int:
-        """The fewest bytes this struct takes on the wire."""
+        """Return the fewest bytes that this struct takes on the wire."""
         return sum(f.min_size_bytes() for f in self.plain) + self.flexible
 
     def object_bytes(self) -> int:
-        """The memory of one object and its fields, without their content and elements.
+        """Return the memory in bytes of an object and its fields, without content and elements.
 
-        A tagged field counts as its default: one that is sent takes bytes of its own on the wire.
+        A tagged field counts as its default, because a sent one has bytes of its own in the frame.
         """
         fields = len(self.plain) + len(self.tagged) + len(self.absent)
         values = sum(f.object_bytes() for f in self.plain)
@@ -121,7 +121,7 @@ class Plan:
 
 
 def plan_message(cls: type[Message], version: int) -> Plan:
-    """Lay out a message; the caller has checked that `version` is one of its versions."""
+    """Return the layout of a message; the caller has checked that the class has `version`."""
     return _plan_struct(cls, version, version in cls.FLEXIBLE)
 
 

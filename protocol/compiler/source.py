@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-SMALL_ARRAY = 16  # lists of numbers up to this length have their packer ready
+SMALL_ARRAY = 16  # shorter lists of numbers have a packer that was made in advance
 
 
 class Malformed(Exception):
-    """Raised by generated code; the public functions turn it into an error that says more."""
+    """Generated code raises it; the public functions replace it by an error that explains more."""
 
 
 class Beyond(Malformed):
-    """A limit is passed: (subject, value, what is allowed), as `ProtocolError` takes them."""
+    """A limit was exceeded; its arguments are those of `ProtocolError`: subject, value, allowed."""
 
 
 class TooLong(Exception):
-    """Raised by a bounded decoder for a message that takes more work than it may do at once."""
+    """A bounded decoder raises it for a message that needs more work than it may do at once."""
 
 
 class Source:
@@ -36,19 +36,19 @@ class Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Emit `head` and indent what follows."""
+        """Emit `head` and indent the lines that follow."""
         self.emit(head)
         self._indent += 1
         yield
         self._indent -= 1
 
     def fresh(self, stem: str) -> str:
-        """A local name that is used nowhere else in this source."""
+        """Return a local name that this source does not use yet."""
         self._names += 1
         return f"{stem}{self._names}"
 
     def constant(self, stem: str, value: Any) -> str:
-        """A global name for an object; equal objects may share one."""
+        """Return a global name for an object; the same object has one name per stem."""
         for name, known in self.scope.items():
             if known is value and name.startswith(stem):
                 return name
@@ -57,7 +57,7 @@ class Source:
         return name
 
     def packer(self, direction: str, codes: str) -> str:
-        """The name of `pack` or `unpack_from` of a big-endian `struct`."""
+        """Return the name of `pack` or `unpack_from` of a big-endian `struct`."""
         name = f"{direction}_{codes.replace('?', 'bool')}"
         if name not in self.scope:
             layout = struct.Struct(">" + codes)
@@ -65,14 +65,14 @@ class Source:
         return name
 
     def array_packers(self, direction: str, code: str) -> str:
-        """The name of a list of packers for 0, 1, ... SMALL_ARRAY - 1 numbers."""
+        """Return the name of a list of packers for 0, 1, ... SMALL_ARRAY - 1 numbers."""
         name = f"{direction}s_{code}"
         if name not in self.scope:
             self.scope[name] = _array_packers(direction, code)
         return name
 
     def function(self, signature: str) -> Any:
-        """Compile the lines as the body of a function."""
+        """Compile the lines as the body of a function and return the function."""
         text = f"def {signature}:\n" + "\n".join(self.lines) + "\n"
         name = signature.partition("(")[0]
         exec(compile(text, f"<generated {name}>", "exec"), self.scope)
@@ -93,5 +93,5 @@ _ARRAY_PACKERS: dict[tuple[str, str], list[Any]] = {}
 
 
 def size_of(codes: str) -> int:
-    """Bytes that a big-endian `struct` of these codes takes."""
+    """Return the size in bytes of a big-endian `struct` with these codes."""
     return struct.calcsize(">" + codes)

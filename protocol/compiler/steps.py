@@ -1,14 +1,15 @@
-"""The decoder of one message version that pauses, as source: for frames of any size.
+"""Source of a decoder that pauses: a generator for frames of any size.
 
-It reads what `decoder.py` reads, as a generator. It counts work and yields 0 after each step of
-`STEP_WORK`; the caller resumes it when it likes. One unit is one element, tagged field, or 256
-bytes of text: a microsecond or two. It also counts the memory that values take. When that passes
-`room`, it yields the bytes that are missing before it builds anything, and is sent as many.
+It decodes the same messages as the code of `decoder.py`. It counts work and yields 0 after each
+step of `STEP_WORK` units; the caller resumes it at any time. One unit is an element, a tagged
+field, or 256 bytes of text, and takes a microsecond or two. It also counts the memory of the
+values. If that exceeds `room`, it yields the missing bytes before it builds the values, and the
+caller sends back at least as many.
 
-Limits as Apache Kafka 4.4 has them: a list of at most 1,000,000 elements and a section of at most
-10,000 tagged fields. Lists of anything but numbers have 1,000,000 together: freeing the objects of
-more would take the event loop too long, too. A frame that `decoder.py` may read is too small to
-pass a limit.
+The limits are those of Apache Kafka 4.4: 1,000,000 elements of a list, and 10,000 tagged fields of
+a section. In addition, all lists of anything but numbers have at most 1,000,000 elements together:
+freeing more objects would block the event loop for too long. Frames for `decoder.py` are too small
+to exceed a limit.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ BYTES_AT_ONCE: Final = 128 * 1024
 def compile_steps(plan: Plan, step_work: int = STEP_WORK) -> Any:
     """Return `decode(buf: memoryview, pos, end, room, made)`, a generator.
 
-    It yields 0 as a pause, or the bytes of memory that it needs beyond `room`: then it is to be
-    sent at least as many. It appends the message to `made` before it reads its fields, and returns
+    It yields 0 to pause, or the bytes of memory that it needs beyond `room`; the caller then sends
+    at least as many. It appends the message to `made` before it reads its fields, and returns
     (message, next position).
     """
     return _StepDecoder(step_work).compile(plan)
 
 
 def portions(count: int) -> Iterator[int]:
-    """Yield the sizes in which a list of `count` numbers is read."""
+    """Yield the sizes of the portions in which a list of `count` numbers is read."""
     while count > NUMBERS_AT_ONCE:
         yield NUMBERS_AT_ONCE
         count -= NUMBERS_AT_ONCE
@@ -56,7 +57,7 @@ def portions(count: int) -> Iterator[int]:
 
 
 def long_bytes(buf: memoryview, pos: int, stop: int) -> Generator[int, Any, bytes]:
-    """Copy a long field with pauses."""
+    """Copy the bytes of a long field; yield 0 between two portions."""
     out = io.BytesIO()
     while pos < stop:
         out.write(buf[pos : min(pos + BYTES_AT_ONCE, stop)])
@@ -68,7 +69,10 @@ def long_bytes(buf: memoryview, pos: int, stop: int) -> Generator[int, Any, byte
 def tag_steps(
     buf: memoryview, pos: int, end: int, count: int
 ) -> Generator[int, Any, tuple[dict[int, bytes] | None, int]]:
-    """Keep `count` tagged fields of a struct that knows none, with pauses where there are many."""
+    """Read `count` tagged fields of a struct that defines none; yield 0 now and then.
+
+    Returns: the fields by tag, or None without any, and the next position.
+    """
     tags: dict[int, bytes] = {}
     tag = -1
     for left in range(count, 0, -1):
@@ -103,14 +107,14 @@ class _StepDecoder(Decoder):
     # --- work and memory -----------------------------------------------------------------------
 
     def work(self, units: str) -> None:
-        """Count work that was done, and pause after a step."""
+        """Emit a count of work that was done, and a pause at the end of a step."""
         self.source.emit(f"left -= {units}")
         with self.source.block("if left <= 0:"):
             self.source.emit("yield 0")
             self.source.emit(f"left = {self.step_work}")
 
     def memory(self, size: str) -> None:
-        """Count memory that is about to be taken."""
+        """Emit a request for memory before it is used."""
         self.source.emit(f"room -= {size}")
         with self.source.block("if room < 0:"):
             self.source.emit("room += yield -room")
@@ -119,7 +123,7 @@ class _StepDecoder(Decoder):
         with self.source.block(f"if {count} > {most}:"):
             self.source.emit(f'raise Beyond("{what}", {count}, "0-{most}")')
 
-    # --- what may be large ---------------------------------------------------------------------
+    # --- values that may be large --------------------------------------------------------------
 
     def count_tags(self, plan: Plan) -> None:
         self.varint("tags")
@@ -141,7 +145,7 @@ class _StepDecoder(Decoder):
             super().read_value(f, target, value)
         elif f.kind.name == "string":
             with self.source.block(f"if stop - pos > {LONG_TEXT_BYTES}:"):
-                # One character beyond the basic plane makes each take four bytes.
+                # One character outside the basic plane makes CPython use four bytes for each.
                 self.memory("4 * (stop - pos)")
                 self.work(f"(stop - pos) >> {TEXT_SHIFT}")
             super().read_value(f, target, value)
@@ -184,7 +188,7 @@ class _StepDecoder(Decoder):
 
     @contextmanager
     def each_element(self, n: str) -> Iterator[None]:
-        # Work is counted once for up to a step of elements: for each it takes a tenth more time.
+        # Work is counted once per step of elements: to count each one takes a tenth more time.
         source, some = self.source, self.source.fresh("some")
         most = max(self.step_work, 1)
         with source.block(f"while {n}:"):
