@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from controller.decision import (
+    RECORDS_PER_OPERATION_MAX,
     ControllerView,
     Decision,
     check_record_count,
@@ -129,9 +130,10 @@ def decide_create_partitions(
     """Add partitions to topics; each succeeds or fails independently. Partitions are charged.
 
     Raises:
-        ApiError: POLICY_VIOLATION.
+        ApiError: POLICY_VIOLATION, the request as a whole adds too many.
     """
     counts = Counter(topic.name for topic in request.topics)
+    _check_added(view, [topic for topic in request.topics if counts[topic.name] == 1])
     rng = view.fresh_rng()
     records: list[MetadataRecord] = []
     outcomes: dict[str, PartitionsOutcome] = {}
@@ -146,14 +148,27 @@ def decide_create_partitions(
                 spending.charge(len(added))
             records += added
         except ApiError as error:
-            if error.code is ErrorCode.POLICY_VIOLATION:
-                raise
             outcomes[topic.name] = PartitionsOutcome(topic.name, error.as_value())
             continue
-        check_record_count(len(records))
         outcomes[topic.name] = PartitionsOutcome(topic.name, None)
     reply = tuple(outcomes.values())
     return Decision(() if request.validate_only else tuple(records), reply)
+
+
+def _check_added(view: ControllerView, wanted: Sequence[PartitionsTopic]) -> None:
+    """Refuse a huge request before any assignment is examined, as Kafka 4.4 does.
+
+    Topics that do not exist, or do not grow, do not count.
+    """
+    by_name = view.image.topics.by_name
+    known = [(topic, by_name[topic.name]) for topic in wanted if topic.name in by_name]
+    added = sum(max(topic.count - len(image.partitions), 0) for topic, image in known)
+    if added > RECORDS_PER_OPERATION_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the request adds {added} partitions; at most "
+            f"{RECORDS_PER_OPERATION_MAX} are allowed in one request",
+        )
 
 
 def _add_partitions(
@@ -176,7 +191,6 @@ def _add_partitions(
     if wanted.assignments is not None:
         replica_lists = _manual(view, wanted.assignments, additional, replication_factor)
     else:
-        check_record_count(additional)
         replica_lists = list(
             placed_assignments(
                 view,

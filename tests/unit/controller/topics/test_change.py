@@ -163,8 +163,28 @@ class TestMorePartitions:
         wanted = Topic(name="a", count=4, assignments=None)
         assert add(cluster, wanted, wanted) == [ErrorCode.INVALID_REQUEST]
 
-    @pytest.mark.parametrize("count", [10_003, 2**31 - 1])
-    def test_too_many(self, cluster: Cluster, count: int) -> None:
+    @pytest.mark.parametrize(
+        "topics",
+        [
+            [Topic(name="a", count=10_003, assignments=None)],
+            [Topic(name="a", count=2**31 - 1, assignments=[])],
+            [Topic(name=name, count=5_002, assignments=[]) for name in "ab"],
+        ],
+        ids=["one over", "before its assignment is checked", "all topics together"],
+    )
+    def test_request_that_adds_over_10000_is_refused_as_a_whole(
+        self, cluster: Cluster, topics: list[CreatePartitionsRequest.CreatePartitionsTopic]
+    ) -> None:
+        """Kafka 4.4 counts before it examines assignments."""
         with pytest.raises(ApiError) as refusal:
-            add(cluster, Topic(name="a", count=count, assignments=None))
+            add(cluster, *topics)
         assert refusal.value.code is ErrorCode.POLICY_VIOLATION
+
+    def test_missing_and_shrinking_topics_do_not_count_as_added(self, cluster: Cluster) -> None:
+        """Each of them gets its own error, as in Kafka 4.4."""
+        wanted = [("x", 20_000), ("b", 0), ("a", 3)]
+        assert add(cluster, *(Topic(name=n, count=c, assignments=None) for n, c in wanted)) == [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.INVALID_PARTITIONS,
+            ErrorCode.NONE,
+        ]
