@@ -90,7 +90,6 @@ class ControllerServer:
                 read_first_records(files, config.metadata_log_dir),
                 config[keys_log.MIN_INSYNC_REPLICAS],
             ),
-            voters=lambda: frozenset(quorum.voters.ids),
         )
         self.handlers = build_table(
             self.controller,

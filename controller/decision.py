@@ -56,10 +56,6 @@ class Step(Generic[R]):
     then: Decide[R]
 
 
-def unknown_voters() -> None:
-    """Return None: the ids of the quorum's voters are unknown."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerView:
     """All inputs of a decision.
@@ -67,8 +63,7 @@ class ControllerView:
     image: the working image (committed records and those that this controller has appended).
     next_offset: log offset of the decision's first record. now_ms: wall clock. monotonic_ms: clock
     of the session timeouts. report_epochs: partition epochs that reports of local logs have set.
-    directory_moves: earlier directories of replicas. voters: returns the ids of the quorum's
-    voters, None if they are unknown.
+    directory_moves: earlier directories of replicas.
     """
 
     image: MetadataImage
@@ -80,7 +75,6 @@ class ControllerView:
     settings: ControllerSettings
     fresh_rng: Callable[[], Random]
     directory_moves: DirectoryMoves = field(default_factory=DirectoryMoves)
-    voters: Callable[[], frozenset[int] | None] = unknown_voters
 
     @property
     def metadata_version(self) -> int:

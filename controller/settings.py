@@ -22,7 +22,8 @@ class ControllerSettings:
     """Static settings of one controller.
 
     features: supported levels of this build by feature name, as advertised. incarnation_id: of this
-    process; its broker, if it has one, registers with the same id. recovery_strategy: None if not
+    process; its broker, if it has one, registers with the same id. static_voters: ids in
+    `controller.quorum.voters`, none in a dynamic quorum. recovery_strategy: None if not
     configured; it then follows from `unclean_election`. config: the whole static configuration, for
     defaults of topics.
     """
@@ -31,6 +32,7 @@ class ControllerSettings:
     cluster_id: str
     incarnation_id: bytes
     features: Mapping[str, VersionRange]
+    static_voters: frozenset[int]
     session_timeout_ms: int
     num_partitions: int
     default_replication_factor: int
@@ -79,6 +81,7 @@ class ControllerSettings:
             cluster_id=cluster_id,
             incarnation_id=incarnation_id,
             features=features,
+            static_voters=frozenset(voter.node_id for voter in config.quorum_voters),
             session_timeout_ms=config[keys_quorum.BROKER_SESSION_TIMEOUT_MS],
             num_partitions=config[keys_server.NUM_PARTITIONS],
             default_replication_factor=config[keys_replication.DEFAULT_REPLICATION_FACTOR],

@@ -16,7 +16,7 @@ from controller.configs.features import FeatureUpdate, UpgradeType, decide_updat
 from controller.elections.min_isr import clearing_elr
 from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
-from protocol.errors import ApiError
+from protocol.errors import ApiError, ErrorCode
 from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
 from runtime.log import get_logger
@@ -53,6 +53,9 @@ def register(table: HandlerTable, controller: Controller) -> None:
     table.register(ApiKey.UPDATE_FEATURES, handle, min_version=MIN_VERSION, max_version=MAX_VERSION)
 
 
+_ONE_FAILED = "The update failed for all features since the following feature had an error"
+
+
 def _update(version: int, update: UpdateFeaturesRequest.FeatureUpdateKey) -> FeatureUpdate:
     upgrade_type = update.upgrade_type
     if version == 0:
@@ -66,6 +69,8 @@ def _response(
 ) -> UpdateFeaturesResponse:
     code = 0 if error is None else error.code
     message = None if error is None else error.text
+    if code == ErrorCode.INVALID_UPDATE_VERSION:
+        message = f"{_ONE_FAILED}: {message}"
     response = UpdateFeaturesResponse(error_code=code, error_message=message)
     if version < 2 and error is None:
         response.results = [

@@ -1,10 +1,13 @@
 """Finalised features: levels that the whole cluster uses (KIP-584).
 
 A level may be set only if every registered node supports it, and if the dependencies between
-features hold afterwards. Of the registered controllers only the quorum's voters count: the
-registration of a removed controller is never deleted, and its old ranges would block every level
-forever (KAFKA-20295). The supported ranges are those of this build and contain no unfinished
-feature. `kraft.version` belongs to the quorum and changes there.
+features hold afterwards. From the level on at which controllers register, every registered
+controller counts, and a static voter that has not registered is refused. The registration of a
+controller that has left the cluster therefore blocks upgrades until it is removed
+(UnregisterController, KIP-1312). The supported ranges are those of this build and contain no
+unfinished feature. `kraft.version` belongs to the quorum and changes there.
+
+Order of the checks, codes and messages are those of Apache Kafka 4.4.0: tools show the messages.
 
 Lowering a level needs a downgrade type in the request. A lower `metadata.version` is refused if
 records were added between the two levels, since their contents would be lost (unsafe downgrade).
@@ -16,19 +19,19 @@ ELR member can be elected, so a partition with an empty ISR would have no clean 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from controller.configs.min_isr import one_min_isr
 from controller.decision import ControllerView, Decision, check_record_count
 from metalog.image.features import (
+    CONTROLLER_REGISTRATION_LEVEL,
     ELR_VERSION,
     FEATURES_BY_NAME,
     KRAFT_VERSION,
     METADATA_CHANGED_AT,
     METADATA_VERSION,
-    metadata_version_at,
 )
 from metalog.image.values import VersionRange
 from protocol.errors import ApiError, ErrorCode
@@ -64,17 +67,17 @@ def decide_update_features(
             twice.
     """
     levels = dict(view.image.features)
+    levels.update((update.name, update.level) for update in updates)
     records = []
     strands = None
     for update in updates:
         if sum(other.name == update.name for other in updates) > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"duplicate feature {update.name}")
-        if _check_update(view, update):
+        _check_update(view, update, levels)
+        if update.level != view.image.features.get(update.name, 0):
             if update.name == ELR_VERSION and not update.level:
                 strands = _stranded(view)
-            levels[update.name] = update.level
             records.append(FeatureLevelRecord(name=update.name, feature_level=update.level))
-    _check_dependencies(levels)
     # The metadata version decides how the other records are read, so it comes first.
     records.sort(key=lambda record: record.name != METADATA_VERSION)
     configs: list[MetadataRecord] = []
@@ -84,45 +87,51 @@ def decide_update_features(
     return Decision(() if validate_only else (*records, *configs), strands)
 
 
-def _check_update(view: ControllerView, update: FeatureUpdate) -> bool:
-    """Raise ApiError unless the update is allowed; return whether it changes the level."""
+def _check_update(view: ControllerView, update: FeatureUpdate, levels: Mapping[str, int]) -> None:
+    """Check one update, in Kafka's order; `levels` are those after all updates. Raises ApiError."""
     if update.upgrade_type not in tuple(UpgradeType)[1:]:
-        raise _refusal(update, f"invalid upgrade type {update.upgrade_type}")
+        raise _refusal(update, "The controller does not support the given upgrade type.")
     if update.level < 0:
-        raise _refusal(update, "the level must be at least 0")
-    if update.name not in FEATURES_BY_NAME and update.name not in view.image.features:
-        raise _refusal(update, "unknown feature")
+        raise _refusal(update, "A feature version cannot be less than 0.")
+    problem = next(_unsupported_by(view, update), None)
+    if problem is not None:
+        raise _refusal(update, problem)
     if update.name == KRAFT_VERSION:
         raise _refusal(update, "kraft.version of a running quorum cannot be changed")
-    for who, ranges in _nodes(view):
-        low, high = ranges.get(update.name, VersionRange(0, 0))
-        if not low <= update.level <= high and not _turns_off(update):
-            raise _refusal(update, f"{who} supports {low} to {high}")
     current = view.image.features.get(update.name, 0)
     if update.level < current:
         _check_downgrade(view, update, current)
-    return update.level != current
-
-
-def _turns_off(update: FeatureUpdate) -> bool:
-    return update.level == 0 and update.name != METADATA_VERSION
+    elif update.level > current and update.upgrade_type != UpgradeType.UPGRADE:
+        raise _refusal(update, "Can't downgrade to a newer version.")
+    if update.name not in FEATURES_BY_NAME and update.name not in view.image.features:
+        raise _refusal(update, f"Feature {update.name} not found.")
+    _check_dependencies(update, levels)
 
 
 def _check_downgrade(view: ControllerView, update: FeatureUpdate, current: int) -> None:
     if update.upgrade_type == UpgradeType.UPGRADE:
         raise _refusal(
-            update, f"the current level is {current}; a lower one needs a downgrade type"
+            update,
+            "Can't downgrade the version of this feature without setting the upgrade type to "
+            "either safe or unsafe downgrade.",
         )
     if update.name == METADATA_VERSION and any(
         update.level < level <= current for level in METADATA_CHANGED_AT
     ):
-        raise _refusal(
-            update,
-            f"metadata of level {metadata_version_at(current).name} could be lost, "
-            "and a downgrade that loses metadata is not supported",
+        unsafe = update.upgrade_type == UpgradeType.UNSAFE_DOWNGRADE
+        raise ApiError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"Unsupported metadata.version downgrade from {current} to {update.level}. "
+            + (_UNSAFE_IS_UNSUPPORTED if unsafe else _DELETES_METADATA),
         )
     if update.name == ELR_VERSION:
         _check_elr_off(view, update)
+
+
+_UNSAFE_IS_UNSUPPORTED = "Unsafe metadata downgrade is not supported in this version."
+_DELETES_METADATA = (
+    "Refusing to perform the requested downgrade because it might delete metadata information."
+)
 
 
 def _check_elr_off(view: ControllerView, update: FeatureUpdate) -> None:
@@ -148,31 +157,49 @@ def _stranded(view: ControllerView) -> str | None:
     return f"{len(empty)} partitions have an empty ISR, for example {min(empty)}"
 
 
-def _nodes(view: ControllerView) -> list[tuple[str, Mapping[str, VersionRange]]]:
-    """Return this build, the registered voters and brokers, each with the levels it supports."""
-    cluster, voters = view.image.cluster, view.voters()
-    controllers = [c for c in cluster.controllers.values() if voters is None or c.id in voters]
-    return [
-        ("this controller", view.settings.features),
-        *((f"controller {c.id}", c.features) for c in controllers),
-        *((f"broker {b.id}", b.features) for b in cluster.brokers.values()),
-    ]
+def _unsupported_by(view: ControllerView, update: FeatureUpdate) -> Iterator[str]:
+    """Yield the problem of each node that does not support the level."""
+    cluster, own_id = view.image.cluster, view.settings.node_id
+    yield from _range_problem(f"Local controller {own_id}", view.settings.features, update)
+    for broker in cluster.brokers.values():
+        yield from _range_problem(f"Broker {broker.id}", broker.features, update)
+    if view.metadata_version < CONTROLLER_REGISTRATION_LEVEL:
+        return
+    for controller in cluster.controllers.values():
+        if controller.id != own_id:
+            yield from _range_problem(f"Controller {controller.id}", controller.features, update)
+    for voter in sorted(view.settings.static_voters - {own_id}):
+        if voter not in cluster.controllers:
+            yield f"controller {voter} has not registered, and may not support this feature"
 
 
-def _check_dependencies(levels: Mapping[str, int]) -> None:
-    for name, level in levels.items():
-        spec = FEATURES_BY_NAME.get(name)
-        needs = {} if spec is None else spec.needs.get(level, {})
-        for other, least in needs.items():
-            if levels.get(other, 0) < least:
-                raise ApiError(
-                    ErrorCode.INVALID_UPDATE_VERSION,
-                    f"{name} at level {level} needs {other} at level {least} or higher",
-                )
+def _range_problem(
+    node: str, ranges: Mapping[str, VersionRange], update: FeatureUpdate
+) -> Iterator[str]:
+    low, high = ranges.get(update.name, VersionRange(0, 0))
+    if not low <= update.level <= high:
+        supported = f"{low}-{high}" if low < high else f"{low}"
+        yield (
+            f"{node} only supports versions {supported}"
+            if high
+            else f"{node} does not support this feature."
+        )
+
+
+def _check_dependencies(update: FeatureUpdate, levels: Mapping[str, int]) -> None:
+    spec = FEATURES_BY_NAME.get(update.name)
+    needs = {} if spec is None else spec.needs.get(update.level, {})
+    for other, least in needs.items():
+        if levels.get(other, 0) < least:
+            raise _refusal(
+                update,
+                f"{update.name} could not be set to {update.level} because it depends on "
+                f"{other} level {least}",
+            )
 
 
 def _refusal(update: FeatureUpdate, why: str) -> ApiError:
     return ApiError(
         ErrorCode.INVALID_UPDATE_VERSION,
-        f"{update.name} cannot be set to level {update.level}: {why}",
+        f"Invalid update version {update.level} for feature {update.name}. {why}",
     )

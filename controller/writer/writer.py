@@ -37,7 +37,6 @@ from controller.decision import (
     ControllerView,
     Decide,
     Step,
-    unknown_voters,
 )
 from controller.directory_moves import DirectoryMoves
 from controller.elections.passed_over import elections_by_local_logs, passed_over
@@ -158,7 +157,6 @@ class Controller:
 
     Args:
         bootstrap: the first records of an empty log.
-        voters: returns the ids of the quorum's voters.
     """
 
     def __init__(
@@ -171,10 +169,8 @@ class Controller:
         rng: random.Random,
         supervisor: Supervisor,
         bootstrap: Sequence[MetadataRecord],
-        voters: Callable[[], frozenset[int] | None] = unknown_voters,
     ) -> None:
         self.settings = settings
-        self._voters = voters
         self.heartbeats = Heartbeats()
         self.stats = ControllerStats()
         self._quorum = quorum
@@ -296,7 +292,6 @@ class Controller:
             directory_moves=self._directory_moves,
             settings=self.settings,
             fresh_rng=lambda: random.Random(seed),
-            voters=self._voters,
         )
 
     def _not_controller(self) -> ApiError:

@@ -112,7 +112,6 @@ class Cluster:
         self.directory_moves = DirectoryMoves()
         self.rng = random.Random(seed)
         self.seed = seed
-        self.voters: frozenset[int] | None = frozenset({self.settings.node_id})
         self.apply([FeatureLevelRecord(name="metadata.version", feature_level=metadata_version)])
         if elr:
             self.apply([FeatureLevelRecord(name=ELR_VERSION, feature_level=1)])
@@ -135,7 +134,6 @@ class Cluster:
             directory_moves=self.directory_moves,
             settings=self.settings,
             fresh_rng=fresh_rng,
-            voters=lambda: self.voters,
         )
 
     def apply(self, records: Sequence[Any]) -> None:

@@ -58,7 +58,7 @@ def test_features(trial: Trial, node: Node) -> None:
         "upgrade",
         "--feature",
         "transaction.version=2",
-        saying="transaction.version cannot be set to level 2: this controller supports 0 to 0",
+        saying="Local controller 1 does not support this feature.",
     )
     trial.refuses(
         "downgrade that loses metadata",
@@ -66,7 +66,7 @@ def test_features(trial: Trial, node: Node) -> None:
         "downgrade",
         "--feature",
         "metadata.version=7",
-        saying="a downgrade that loses metadata is not supported",
+        saying="Refusing to perform the requested downgrade because it might delete metadata",
     )
 
 

@@ -25,6 +25,7 @@ from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest
 from protocol.messages.envelope import EnvelopeRequest
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from protocol.messages.update_features import UpdateFeaturesRequest
 from protocol.schema import Request
 from protocol.transport.client import Connection
 from runtime.clock import LoopClock
@@ -128,12 +129,6 @@ def role_test(test: Callable[[Role], Awaitable[None]]) -> Callable[[], None]:
 
 
 @role_test
-async def test_decisions_know_the_voters(role: Role) -> None:
-    """KAFKA-20295: a feature update counts the current voters only."""
-    assert role.server.controller.view().voters() == frozenset(role.quorum.voters.ids) == {100}
-
-
-@role_test
 async def test_controller_registers_itself(role: Role) -> None:
     image = role.server.controller.committed_image
     port = role.server.bound_listeners["CONTROLLER"][1]
@@ -141,6 +136,21 @@ async def test_controller_registers_itself(role: Role) -> None:
         ("CONTROLLER", port)
     ]
     assert image.metadata_version == 33
+
+
+@role_test
+async def test_refused_feature_update_has_the_message_of_kafka(role: Role) -> None:
+    """Tools show the message of the whole request (QuorumController.updateFeatures of 4.4.0)."""
+    update = UpdateFeaturesRequest.FeatureUpdateKey(
+        feature="metadata.version", max_version_level=34, upgrade_type=1
+    )
+    answer = await role.ask(UpdateFeaturesRequest(feature_updates=[update]))
+    assert (answer.error_code, answer.error_message) == (
+        ErrorCode.INVALID_UPDATE_VERSION,
+        "The update failed for all features since the following feature had an error: Invalid "
+        "update version 34 for feature metadata.version. Local controller 100 only supports "
+        "versions 7-33",
+    )
 
 
 @role_test

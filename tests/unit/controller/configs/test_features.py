@@ -58,6 +58,8 @@ def test_upgrade() -> None:
         (30, -1, UNSAFE, ErrorCode.INVALID_UPDATE_VERSION),
         (28, 29, UpgradeType.UNKNOWN, ErrorCode.INVALID_UPDATE_VERSION),
         (28, 29, 9, ErrorCode.INVALID_UPDATE_VERSION),
+        (28, 29, DOWN, ErrorCode.INVALID_UPDATE_VERSION),
+        (28, 29, UNSAFE, ErrorCode.INVALID_UPDATE_VERSION),
     ],
 )
 def test_metadata_version(start: int, to: int, kind: int, code: ErrorCode) -> None:
@@ -83,48 +85,63 @@ def test_every_registered_node_must_support_it() -> None:
     cluster.register(1, features=old)
     assert update(cluster, FeatureUpdate(METADATA_VERSION, 29, UP)) is ErrorCode.NONE
     wanted = FeatureUpdate(METADATA_VERSION, 30, UP)
-    with pytest.raises(ApiError, match="broker 1 supports 7 to 29"):
+    with pytest.raises(ApiError, match="Broker 1 only supports versions 7-29"):
         cluster.run(lambda view: decide_update_features(view, [wanted], validate_only=False))
 
 
+def departed_controller(high: int) -> RegisterControllerRecord:
+    """Return the registration of controller 77, which has left the cluster."""
+    old = RegisterControllerRecord.ControllerFeature(
+        name=METADATA_VERSION, min_supported_version=1, max_supported_version=high
+    )
+    return RegisterControllerRecord(controller_id=77, features=[old])
+
+
 @pytest.mark.parametrize(
-    ("voters", "code"),
-    [
-        ({100}, ErrorCode.NONE),
-        ({100, 77}, ErrorCode.INVALID_UPDATE_VERSION),
-        (None, ErrorCode.INVALID_UPDATE_VERSION),
-    ],
-    ids=["gone", "voter", "voters unknown"],
+    ("start", "code"), [(15, ErrorCode.INVALID_UPDATE_VERSION), (14, ErrorCode.NONE)]
 )
-def test_registration_of_a_controller_counts_while_it_is_a_voter(
-    voters: set[int] | None, code: ErrorCode
+def test_departed_controller_blocks_levels_from_its_registration_on(
+    start: int, code: ErrorCode
 ) -> None:
-    """KAFKA-20295: the registration of a controller that has left the quorum is never removed."""
-    cluster = Cluster(metadata_version=21)
-    cluster.voters = None if voters is None else frozenset(voters)
+    """KIP-1312: every registered controller counts, whether it is a voter or not. Below level 15
+    no controller registers, so Kafka skips the check."""
+    cluster = Cluster(metadata_version=start)
     cluster.start(1)
-    old = RegisterControllerRecord.ControllerFeature(
-        name=METADATA_VERSION, min_supported_version=1, max_supported_version=21
-    )
-    cluster.apply([RegisterControllerRecord(controller_id=77, features=[old])])
+    cluster.apply([departed_controller(21)])
     assert update(cluster, FeatureUpdate(METADATA_VERSION, 30, UP)) is code
-    assert level(cluster) == (21 if code else 30)
+    assert level(cluster) == (start if code else 30)
 
 
-def test_upgrade_is_possible_after_the_old_controller_was_unregistered() -> None:
-    """KIP-1312: a departed voter's registration blocks a level until it is removed."""
+def test_upgrade_is_possible_after_the_departed_controller_was_unregistered() -> None:
+    """KIP-1312: the registration blocks a level until it is removed."""
     cluster = Cluster(metadata_version=33)
-    cluster.set(features={**FEATURES, ELR_VERSION: VersionRange(0, 1)})
-    cluster.voters = frozenset({100, 77})
-    old = RegisterControllerRecord.ControllerFeature(
-        name=METADATA_VERSION, min_supported_version=1, max_supported_version=33
-    )
-    cluster.apply([RegisterControllerRecord(controller_id=77, features=[old])])
+    cluster.apply([departed_controller(33)])
     elr = FeatureUpdate(ELR_VERSION, 1, UP)
     assert update(cluster, elr) is ErrorCode.INVALID_UPDATE_VERSION
     cluster.run(lambda view: decide_unregister_controller(view, 77))
-    assert cluster.voters == {100, 77}
     assert update(cluster, elr) is ErrorCode.NONE
+
+
+def test_static_voter_without_registration_blocks_an_upgrade() -> None:
+    """QuorumFeatures of 4.4.0: the levels that an unregistered voter supports are unknown."""
+    cluster = Cluster(metadata_version=21)
+    cluster.set(static_voters=frozenset({100, 78}))
+    wanted = FeatureUpdate(METADATA_VERSION, 30, UP)
+    with pytest.raises(ApiError, match="controller 78 has not registered"):
+        cluster.run(lambda view: decide_update_features(view, [wanted], validate_only=False))
+    cluster.apply(
+        [
+            RegisterControllerRecord(
+                controller_id=78,
+                features=[
+                    RegisterControllerRecord.ControllerFeature(
+                        name=METADATA_VERSION, min_supported_version=7, max_supported_version=33
+                    )
+                ],
+            )
+        ]
+    )
+    assert update(cluster, wanted) is ErrorCode.NONE
 
 
 @pytest.mark.parametrize(
