@@ -480,6 +480,16 @@ async def poison(options: argparse.Namespace, cluster: KafkaCluster) -> dict[str
     await make_topics(cluster, facts)
     bystander = Bystander()
     await bystander.start(cluster.bootstrap_servers)
+    kinds = []
+    for nodes in (cluster.brokers, cluster.controllers):
+        addresses = [_listener(node.listeners) for node in nodes]
+        first = await Connection.connect(*addresses[0], "poison")
+        source = Source(Hostile(rng, facts), first.versions)
+        await first.close()
+        # Large frames take long to make: that time belongs neither to the calm nor to the run.
+        frames = await asyncio.to_thread(_heavy_of, source, options) if options.heavy else []
+        kinds.append((nodes, addresses, source, frames))
+    bystander.take()
     await asyncio.sleep(options.calm_seconds)
     before = bystander.take()
     run = Run(options, facts)
@@ -490,19 +500,13 @@ async def poison(options: argparse.Namespace, cluster: KafkaCluster) -> dict[str
     began_s = time.monotonic()
     senders = []
     heavy = []
-    for nodes in (cluster.brokers, cluster.controllers):
-        addresses = [_listener(node.listeners) for node in nodes]
-        first = await Connection.connect(*addresses[0], "poison")
-        source = Source(Hostile(rng, facts), first.versions)
-        await first.close()
+    for nodes, addresses, source, frames in kinds:
         for address in addresses:
             for _ in range(options.connections):
                 senders.append(asyncio.create_task(keep_sending(run, address, source)))
-        if options.heavy:
-            frames = await asyncio.to_thread(_heavy_of, source, options.heavy_refused)
-            for node, address in zip(nodes, addresses, strict=True):
-                for _ in range(options.heavy):
-                    heavy.append((node.id, address, frames))
+        for node, address in zip(nodes, addresses, strict=True):
+            for _ in range(options.heavy):
+                heavy.append((node.id, address, frames))
     senders += [asyncio.create_task(keep_sending_heavy(run, *each)) for each in heavy]
     telling = asyncio.create_task(_tell(run))
     await asyncio.wait(senders)
@@ -548,9 +552,9 @@ async def poison(options: argparse.Namespace, cluster: KafkaCluster) -> dict[str
     }
 
 
-def _heavy_of(source: Source, refused: bool) -> list[HeavyFrame]:
+def _heavy_of(source: Source, options: argparse.Namespace) -> list[HeavyFrame]:
     made = heavy_frames(source.hostile, source.by_api)
-    return [frame for frame in made if frame.is_refused or not refused]
+    return [frame for frame in made if frame.is_refused or not options.heavy_refused]
 
 
 def _worst(times_ms: dict[str, float]) -> dict[str, int]:
