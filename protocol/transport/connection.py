@@ -65,8 +65,8 @@ class Listener(Protocol):
     def admitted(self) -> None:
         """A connection is served from now on."""
 
-    def strained(self) -> None:
-        """One connection took all of an iteration of the event loop."""
+    def overran(self, serve_rest: Callable[[], None]) -> None:
+        """One connection took all of an iteration: serve its other requests in the next."""
 
     def forget(self, connection: ServerConnection, *, admitted: bool) -> None:
         """A connection is gone."""
@@ -294,11 +294,9 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _end_turn(self) -> None:
         """Serve the other requests that are here in another iteration of the event loop."""
-        exchange = self.exchange
-        self._listener.strained()
-        if not exchange.holds & TURN_OVER:
-            exchange.hold(TURN_OVER)
-            self._listener.turns.wait(self._next_turn)
+        if not self.exchange.holds & TURN_OVER:
+            self.exchange.hold(TURN_OVER)
+            self._listener.overran(self._next_turn)
 
     def decode_later(self, request: LargeRequest) -> None:
         """Decode a request in iterations to come, and serve no other before it."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 
 from protocol.transport.admission import ConnectionGate
@@ -24,10 +26,13 @@ from protocol.transport.stats import ConnectionStats
 from protocol.transport.turns import CROWD, Turns
 from runtime.clock import Clock
 from runtime.listening import cannot_listen
+from runtime.slices import SLICE_MS
 from runtime.tasks import Supervisor
 
 SCAN_MS_MAX = 10_000.0
 SCANNED_PER_TURN = 500
+STRAIN_MS = SLICE_MS / 2
+"""Processor time that the requests of one connection take of an iteration that is too long."""
 STRAINED_S = 1.0
 """How long iterations of the event loop are kept short after one was too long."""
 LINGER_MS = 5_000.0
@@ -85,6 +90,9 @@ class Server:
         """Whether so many are connected that turns of the loop are kept short, or one has lately
         taken a whole one."""
         self._strain_timer: asyncio.TimerHandle | None = None
+        self.cpu_s: Callable[[], float] = time.thread_time
+        """Returns the processor time of the calling thread, in seconds."""
+        self._measured_from_s: float | None = None
         self._on_admit = on_admit
         self.for_nodes = for_nodes
         self._connections: dict[int, ServerConnection] = {}
@@ -227,9 +235,26 @@ class Server:
         if not self._connections and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
 
-    def strained(self) -> None:
-        """One connection took all of an iteration of the event loop: keep iterations short."""
+    def overran(self, serve_rest: Callable[[], None]) -> None:
+        """Serve the rest of a connection's requests in another iteration: they took this one.
+
+        Iterations are kept short if the processor time of the rest shows that the requests are to
+        blame. Time in which another program had the processor proves nothing against them.
+        """
         self.turns.begin()
+        self.turns.wait(partial(self._measure, serve_rest))
+        from_s = self._measured_from_s
+        if from_s is not None and (self.cpu_s() - from_s) * 1000.0 >= STRAIN_MS:
+            self._strain()
+
+    def _measure(self, serve_rest: Callable[[], None]) -> None:
+        self._measured_from_s = self.cpu_s()
+        try:
+            serve_rest()
+        finally:
+            self._measured_from_s = None
+
+    def _strain(self) -> None:
         if self._strain_timer is None and not self._closing:
             loop = asyncio.get_running_loop()
             self._strain_timer = loop.call_later(STRAINED_S, self._relax)
