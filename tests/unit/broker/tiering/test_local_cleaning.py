@@ -63,6 +63,23 @@ async def test_s2_nothing_behind_a_gap(world: TierWorld) -> None:
     assert replica.log.bounds.copied_to == 2
 
 
+async def test_copied_end_of_a_log_without_its_first_copies_counts_from_the_local_start(
+    world: TierWorld,
+) -> None:
+    """S2: a copy below the local start that is deleted holds back no local segment."""
+    replica = await replica_with(world)
+    for number, first in ((1, 0), (2, 2)):
+        await replica.write(segment(number, first, first + 1))
+        await replica.write(update(number, SegmentState.COPY_FINISHED))
+        replica.log.retention(T0)
+    assert replica.log.local_log_start_offset == 4
+    await replica.write(update(1, SegmentState.DELETE_STARTED))
+    await replica.write(segment(3, 4, 5))
+    await replica.write(update(3, SegmentState.COPY_FINISHED))
+    assert replica.log.log_start_offset == 0
+    assert replica.log.bounds.copied_to == 6
+
+
 async def test_s9_what_is_not_known_lets_nothing_go(world: TierWorld) -> None:
     replica = await replica_with(world)
     await replica.copy_all()

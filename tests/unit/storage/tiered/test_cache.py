@@ -122,6 +122,28 @@ def test_the_remote_end_stays_when_all_has_expired() -> None:
     assert cache.remote_end(lineage(20, e1=10)) == NO_REMOTE_END
 
 
+def test_remote_end_with_an_epoch_without_records_names_the_epoch_that_wrote_it() -> None:
+    """KIP-405: a leader of epoch 1 that appended nothing here copied records of a log that lost."""
+    cache = cache_of(segment(1, 0, 9), segment(2, 10, 12, {1: 10}))
+    assert cache.remote_end(lineage(20, e0=0, e1=10, e2=10)) == RemoteEnd(9, 0)
+
+
+def test_deleted_end_counts_a_copy_that_shares_one_offset_with_the_log() -> None:
+    """S4: the copy begins at the last offset that its epoch wrote in this log."""
+    cache = cache_of(segment(1, 9, 15))
+    cache.apply(cache.next_offset, update(1, SegmentState.DELETE_STARTED))
+    assert cache.deleted_to(lineage(20, e0=0, e1=10)) == 10
+    assert cache.deleted_to(lineage(20, e0=0, e1=9)) == 0
+
+
+def test_deleted_ranges_of_adjacent_copies_are_kept_as_one() -> None:
+    """The memory of a partition does not grow with each copy that retention deletes."""
+    cache = cache_of(*(segment(n, 10 * n, 10 * n + 9) for n in range(1, 9)))
+    for number in range(1, 9):
+        cache.apply(cache.next_offset, update(number, SegmentState.DELETE_STARTED))
+    assert cache._deleted == {0: [(10, 89)]}
+
+
 def test_a_segment_is_good_as_far_as_the_lineage_shares_it() -> None:
     cache = cache_of(segment(1, 0, 29, {0: 0, 1: 12}))
     mine = lineage(40, e0=0, e1=12, e3=15)

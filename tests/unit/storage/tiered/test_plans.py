@@ -566,6 +566,15 @@ def test_expiry_keeps_an_unfinished_copy_as_long_as_no_other_copy_has_its_record
     assert further > 100
 
 
+def test_log_start_stays_while_an_unfinished_copy_ends_exactly_there() -> None:
+    """S4: the copy may be the only one that has the record at the log start."""
+    cache = deleted_of(cache_of((0, 9), (10, 19), (20, 29), unfinished=1), 1)
+    assert readable_from(cache, MINE, log_start_offset=9, local_start_offset=30) == 9
+    assert readable_from(cache, MINE, log_start_offset=10, local_start_offset=30) == 10
+    cache = deleted_of(cache_of((0, 9), (10, 19), (20, 29)), 1)
+    assert readable_from(cache, MINE, log_start_offset=9, local_start_offset=30) == 10
+
+
 def test_log_start_passes_a_gap_only_if_copies_of_this_log_were_deleted_there() -> None:
     """S4: metadata that were lost contain no deletion, even if a log that lost reached further."""
     passed = 0
