@@ -26,6 +26,8 @@ REQUEST_MS = 3_000
 PATIENCE_S = 120.0
 """Seconds for which an operator repeats an unanswered request; far more than any fault lasts."""
 PAUSE_S = 0.3
+TRANSACTIONS = "x-"
+"""Begin of the names of topics with transactions, which clients and operators leave alone."""
 
 
 class Operator:
@@ -75,7 +77,8 @@ class Operator:
     def topics(self) -> list[TopicImage]:
         """Return the clients' topics, as the controllers have committed them, by name."""
         image = self._promises.metadata.image
-        found = [one for one in image.topics.by_id.values() if not one.name.startswith("__")]
+        own = ("__", TRANSACTIONS)
+        found = [one for one in image.topics.by_id.values() if not one.name.startswith(own)]
         return sorted(found, key=lambda one: one.name)
 
     def topic(self, which: int) -> TopicImage | None:
@@ -110,6 +113,13 @@ class Operator:
         """End the topic's promises, and, since a request may be late, those of its name."""
         self._promises.may_vanish.add(topic.name)
         self._load.end(topic.id)
+
+    async def remove(self, name: str) -> None:
+        """Delete a topic with transactions, if it exists."""
+        for topic in list(self._promises.metadata.image.topics.by_id.values()):
+            if topic.name == name:
+                self.deleting(topic)
+                await self.insist(lambda: self.admin.delete_topic(name))
 
     def moving(self, partition: tuple[str, int], replicas: Sequence[int]) -> None:
         """Allow these replicas for the partition from now on."""

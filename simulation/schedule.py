@@ -74,6 +74,7 @@ PREFIXES |= {
     "tier topic": "m",
     "store calls": "a",
     "tier requests": "j",
+    "transactions": "y",
 }
 
 

@@ -16,6 +16,7 @@ from simulation.faults import (
     tier_calls,
     tier_requests,
     tier_topic,
+    transactions,
 )
 from simulation.faults.kind import FaultKind, OperatorKind
 
@@ -33,6 +34,8 @@ KINDS: dict[str, FaultKind | OperatorKind] = {
     **tier_topic.KINDS,
     **tier_calls.KINDS,
     **tier_requests.KINDS,
+    **transactions.KINDS,
+    **transactions.KINDS,
 }
 """Fault kinds by the name that schedules, options and tables use."""
 BY_NAME = frozenset(interrupted.KINDS)
@@ -67,6 +70,7 @@ LATER = {
     "tier topic": frozenset({"tier topic cut"}),
     "store calls": frozenset({"store call struck"}),
     "tier requests": frozenset({"tier request struck"}),
+    "transactions": frozenset({"transactions"}),
 }
 """Kinds that were added later, by the stream from which they are drawn, so that seeds keep their
 earlier events."""

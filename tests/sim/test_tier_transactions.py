@@ -6,16 +6,11 @@ the store misbehaves.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
-from typing import NamedTuple
-
 import pytest
 
-from protocol.batch.header import iter_batches
-from protocol.batch.records import Producer, Record, build_batch, read_batch
 from protocol.messages.fetch import FetchRequest
 from simulation.clients.client import Unknown, fail_on
+from simulation.judges.transactions import Answer, Truth, marker, written
 from simulation.world.cluster import End
 from simulation.world.invariants import Violation, require
 from storage.objects import Weather
@@ -35,21 +30,6 @@ STEPS = 45
 DISTURBED = (15, 30)
 """Steps at which the leader fails."""
 OPEN_MAX = 3
-
-
-class Transaction(NamedTuple):
-    """An aborted transaction, with its first record and its marker."""
-
-    producer_id: int
-    first: int
-    marker: int
-
-
-class Answer(NamedTuple):
-    """The result of a fetch: batches, and the transactions that a reader must skip."""
-
-    data: bytes
-    aborted: Sequence[tuple[int, int]]
 
 
 class Transactor:
@@ -75,13 +55,9 @@ class Transactor:
 
     async def end(self, producer_id: int) -> None:
         """Append a marker, which aborts the transaction in two of three cases."""
-        abort = self._world.chance.random() < 0.67
-        key, value = struct.pack(">hh", 0, 0 if abort else 1), struct.pack(">hi", 0, 0)
+        commit = self._world.chance.random() >= 0.67
         del self._open[producer_id]
-        await self._append(build_batch(
-            [self._record(value, key)], producer=Producer(producer_id, 0, -1, transactional=True),
-            control=True,
-        ))  # fmt: skip
+        await self._append(marker(producer_id, self._now_ms(), commit=commit))
 
     async def end_all(self) -> None:
         for producer_id in list(self._open):
@@ -89,12 +65,10 @@ class Transactor:
 
     async def _write(self, producer_id: int) -> None:
         number = self._open[producer_id] = self._open.get(producer_id, -1) + 1
-        value = (b"%d:%d" % (producer_id, number)).ljust(60, b".")
-        producer = Producer(producer_id, 0, number, transactional=True)
-        await self._append(build_batch([self._record(value)], producer=producer))
+        await self._append(written(producer_id, number, self._now_ms()))
 
-    def _record(self, value: bytes, key: bytes | None = None) -> Record:
-        return Record(0, self._world.machines[0].clock.now_ms(), key, value)
+    def _now_ms(self) -> int:
+        return self._world.machines[0].clock.now_ms()
 
     async def _append(self, batch: bytes) -> None:
         """Append until a leader has the batch replicated; it may be there twice, or in a log that
@@ -147,80 +121,14 @@ async def fetch(world: TierCluster, offset: int, *, committed: bool, most: int =
     return await world.asked(once)
 
 
-class Truth:
-    """All batches from 0 on as a reader without isolation gets them."""
-
-    def __init__(self, data: Sequence[bytes]) -> None:
-        self.aborted: list[Transaction] = []
-        self.records: dict[int, bytes] = {}
-        """The committed ones, without those of open transactions."""
-        began: dict[int, dict[int, bytes]] = {}
-        for part in data:
-            for header, at in iter_batches(part):
-                records = list(read_batch(part, at, header))
-                values = {one.offset: one.value or b"" for one in records}
-                if not header.is_transactional:
-                    self.records |= values
-                elif not header.is_control:
-                    began.setdefault(header.producer_id, {}).update(values)
-                else:
-                    (marker,) = records
-                    own = began.pop(header.producer_id, {})
-                    if struct.unpack(">hh", marker.key or b"")[1]:
-                        self.records |= own
-                    elif own:
-                        ended = Transaction(header.producer_id, min(own), marker.offset)
-                        self.aborted.append(ended)
-                self.end = header.next_offset
-        self.stable = min((min(own) for own in began.values()), default=self.end)
-
-    def judge(self, offset: int, answer: Answer) -> int:
-        """S7: check that the fetch names all aborted transactions, and that the rest is what
-        counts.
-
-        Returns: the next offset.
-        Raises: Violation.
-        """
-        named = set(answer.aborted)
-        end = [header.next_offset for header, _ in iter_batches(answer.data)][-1]
-        where = f"S7: [{offset}, {end})"
-        overlap = {
-            (one.producer_id, one.first)
-            for one in self.aborted
-            if one.first < end and one.marker >= offset
-        }
-        require(overlap <= named, f"{where}: {overlap - named} are not named")
-        known = {(one.producer_id, one.first) for one in self.aborted}
-        require(named <= known, f"{where}: {named - known} were not aborted")
-        expected = {at: value for at, value in self.records.items() if offset <= at < end}
-        found = {at: value for at, value in counting(answer).items() if at >= offset}
-        require(found == expected, f"{where}: {found} count, not {expected}")
-        require(end <= self.stable, f"{where}: the last stable offset is {self.stable}")
-        return end
-
-
-def counting(answer: Answer) -> dict[int, bytes]:
-    """Return the records that a reader of committed transactions gets."""
-    waiting, skipped = sorted(answer.aborted, key=lambda one: one[1]), set()
-    found: dict[int, bytes] = {}
-    for header, at in iter_batches(answer.data):
-        while waiting and waiting[0][1] <= header.last_offset:
-            skipped.add(waiting.pop(0)[0])
-        if header.is_control:
-            skipped.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in skipped):
-            records = read_batch(answer.data, at, header)
-            found |= {one.offset: one.value or b"" for one in records}
-    return found
-
-
 async def everything(world: TierCluster) -> Truth:
     replica = world.replica(await world.leader())
     assert replica is not None
     at, end, parts = 0, replica.log.high_watermark, []
     while at < end:
-        parts.append((await fetch(world, at, committed=False, most=1 << 20)).data)
-        at = [header.next_offset for header, _ in iter_batches(parts[-1])][-1]
+        answer = await fetch(world, at, committed=False, most=1 << 20)
+        parts.append(answer.data)
+        at = answer.next_offset
     return Truth(parts)
 
 

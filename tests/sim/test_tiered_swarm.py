@@ -16,6 +16,7 @@ from simulation.schedule import Schedule, draw_schedule
 from simulation.swarm import Outcome, run
 from simulation.world.store import worst
 from storage.objects import Weather
+from testkit.planting import Bug, Patch
 from tests.sim.planted.tier_focus import TIER
 
 pytestmark = pytest.mark.sim
@@ -132,3 +133,50 @@ def test_s1_records_that_only_the_tier_has_are_read_from_it() -> None:
     outcome = played(wiped, quiet_ms=3_000)
     assert outcome.took_effect == {"wiped disk": 1}
     assert outcome.counts["objects read"] > 10
+
+
+TRANSACTIONS = Event(
+    "y0",
+    300,
+    "transactions",
+    "x-1",
+    {
+        "partitions": 1,
+        "factor": 3,
+        "configs": {
+            "remote.storage.enable": "true",
+            "retention.ms": "-1",
+            "internal.segment.bytes": "700",
+            "local.retention.bytes": "1",
+            "min.insync.replicas": "2",
+        },
+        "steps": 40,
+        "for_ms": 3_000,
+    },
+)
+
+
+def test_transactions_across_both_tiers_keep_isolation_while_a_leader_fails() -> None:
+    """S7, T1: readers get the records of committed transactions alone, from disk and tier."""
+    kill = Event("kill", 1_500, "kill", "leader of t0-0", {"for_ms": 1_000})
+    outcome = played(TRANSACTIONS, kill, quiet_ms=4_500)
+    assert outcome.took_effect == {"kill": 1, "transactions": 1}
+
+
+ABORTED = "broker.tiering.reader:RemoteReader._aborted"
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        Patch(ABORTED, "cache.with_aborted(lineage, offset)", "()"),
+        Patch(ABORTED, "txn.first_offset < end_offset", "txn.first_offset < offset"),
+    ],
+    ids=["the disk alone", "earlier transactions alone"],
+)
+def test_transactions_event_finds_aborted_records_that_a_reader_would_get(patch: Patch) -> None:
+    """S7: the judge notices a fetch that does not name an aborted transaction of the tier."""
+    bug = Bug("aborted records shown", "tier", "", "S7", (patch,))
+    outcome = run(Schedule(1, TIER.shape(), (TRANSACTIONS,), 3_500), planted=(bug.planted,), keep=0)
+    assert outcome.broken is not None
+    assert outcome.broken.code == "S7"

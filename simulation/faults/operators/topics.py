@@ -53,7 +53,8 @@ def _draw_again(rng: Random, shape: Shape) -> tuple[str, Args]:
     return target, {**args, **_draw_new(rng, shape), "gap_ms": rng.choice([0, 0, 100, 1000])}
 
 
-async def _make(operator: Operator, name: str, args: Args) -> bool:
+async def make(operator: Operator, name: str, args: Args) -> bool:
+    """Create a topic. Returns: whether it exists."""
     async with operator.rules:
         own = {STRATEGY: BALANCED} if operator.anybody else {}
         topic = NewTopic(name, args["partitions"], args["factor"], {**own, **args["configs"]})
@@ -79,7 +80,7 @@ def _may_go(world: RunWorld, which: int) -> TopicImage | None:
 async def _create(world: RunWorld, event: Event, _rng: Random) -> bool:
     if len(world.operator.topics()) >= TOPICS_MAX:
         return False
-    return await _make(world.operator, event.target, event.args)
+    return await make(world.operator, event.target, event.args)
 
 
 async def _remove(world: RunWorld, event: Event, _rng: Random) -> bool:
@@ -92,7 +93,7 @@ async def made_again(world: RunWorld, event: Event, _rng: Random) -> bool:
     if topic is None or not await _delete(world.operator, topic):
         return False
     await asyncio.sleep(event.args["gap_ms"] / 1000)
-    return await _make(world.operator, topic.name, event.args)
+    return await make(world.operator, topic.name, event.args)
 
 
 async def _grow(world: RunWorld, event: Event, _rng: Random) -> bool:
