@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.apis import follower_fetch
+from broker.fetch import follower
 from broker.replication.partition.effects import Effects
 from broker.replication.partition.local_log_reports import follower_stated, has_enough_locally
 from broker.replication.partition.partition import Partition
@@ -120,7 +120,7 @@ def test_broker_with_an_empty_disk_has_unknown_stats_first(
             stated.setdefault(said["broker_epoch"], []).append(said["local_bytes"])
         return take_down(partition, replica_id, **said)
 
-    monkeypatch.setattr(follower_fetch, "follower_stated", noting)
+    monkeypatch.setattr(follower, "follower_stated", noting)
 
     async def story(world: TierCluster) -> None:
         await world.create({"internal.segment.bytes": "1000", BYTES: str(THRESHOLD)})

@@ -95,7 +95,7 @@ _REPLICATION = [
         "P12|P13|P2",
         "a leader counts a Fetch from before the follower's restart (KIP-903)",
         (
-            "broker.apis.follower_fetch:FollowerFetch._is_current",
+            "broker.fetch.follower:Follower._is_current",
             "return registered is not None and registered.epoch == self._broker_epoch",
             "return registered is not None",
         ),
@@ -115,7 +115,7 @@ _REPLICATION = [
             "",
         ),
         (
-            "broker.apis.follower_fetch:FollowerFetch.start",
+            "broker.fetch.follower:Follower.begin",
             "self._broker.sessions.forget_earlier_lives(self._replica_id, self._broker_epoch)",
             "pass",
         ),
@@ -159,7 +159,7 @@ _REPLICATION = [
         "P1|P4|P17|P18|P26",
         "a leader does not report where a follower's log diverges (KIP-595)",
         (
-            "broker.apis.running_fetch:_divergence",
+            "broker.fetch.reading:divergence",
             "if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:",
             "if False:",
         ),
@@ -236,12 +236,12 @@ _REPLICATION = [
         "H|P6",
         "consumers can read above the high watermark",
         (
-            "broker.apis.running_fetch:RunningFetch._visible_end",
-            "return log.high_watermark",
+            "broker.fetch.consumer:Consumer._visible_end",
+            "return log.bounds.high_watermark",
             "return log.log_end_offset",
         ),
         (
-            "broker.apis.running_fetch:RunningFetch._visible_end",
+            "broker.fetch.consumer:Consumer._visible_end",
             "return log.last_stable_offset",
             "return log.log_end_offset",
         ),

@@ -30,7 +30,7 @@ LEAKS: tuple[Bug, ...] = (
         "P26",
         "fetch sessions of a follower's earlier process are kept when it returns",
         (
-            "broker.apis.follower_fetch:FollowerFetch.start",
+            "broker.fetch.follower:Follower.begin",
             "self._broker.sessions.forget_earlier_lives(self._replica_id, self._broker_epoch)",
             "pass",
         ),

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker.apis.running_fetch import RunningFetch
+from broker.fetch.consumer import Consumer as ConsumerFetch
 from broker.replication.sessions.session_watch import SessionWatch
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from testkit.memory.broker import Harness, batch, settle
 from testkit.memory.replicas import Cluster
-from tests.unit.broker.apis.fetched import values
+from tests.unit.broker.fetch.fetched import values
 
 
 class Consumer:
@@ -52,13 +52,13 @@ def told(answer: FetchResponse) -> list[int]:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the partitions that fetches have read."""
-    read, seen = RunningFetch._read, list[int]()
+    read, seen = ConsumerFetch.read, list[int]()
 
-    def noted(self: RunningFetch, partition: Any, *args: Any, **fields: Any) -> Any:
+    def noted(self: ConsumerFetch, partition: Any, *args: Any, **fields: Any) -> Any:
         seen.append(partition.index)
         return read(self, partition, *args, **fields)
 
-    monkeypatch.setattr(RunningFetch, "_read", noted)
+    monkeypatch.setattr(ConsumerFetch, "read", noted)
     return seen
 
 

@@ -7,10 +7,11 @@ from unittest import mock
 
 import pytest
 
-from broker.apis import recent_read
-from broker.apis.recent_read import RecentRead
+from broker.fetch import recent as recent_module
+from broker.fetch.recent import RecentRead
 from protocol.batch.header import iter_batches
 from storage.log.log import Log
+from storage.log.reader import LogReader
 from testkit.memory.broker import NODE, OTHER, Harness, batch, settle
 
 
@@ -18,7 +19,7 @@ async def test_fetches_that_wake_by_one_append_share_one_read() -> None:
     h = Harness()
     h.create_topic(replicas=[NODE, OTHER])
     waiting = [h.fetch(0, max_wait_ms=500, replica_id=OTHER) for _ in range(2)]
-    with mock.patch.object(Log, "read", autospec=True, side_effect=Log.read) as read:
+    with mock.patch.object(LogReader, "read", autospec=True, side_effect=LogReader.read) as read:
         h.produce(batch(b"a"), acks=1)
         await settle()
         answers = [await one for one in waiting]
@@ -69,9 +70,9 @@ async def test_another_log_of_the_same_shape_is_read_itself() -> None:
 
 
 async def test_recent_read_keeps_no_large_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent_read, "KEPT_BYTES_MAX", 10)
+    monkeypatch.setattr(recent_module, "KEPT_BYTES_MAX", 10)
     log, recent = led(b"a"), RecentRead()
-    with mock.patch.object(Log, "read", autospec=True, side_effect=Log.read) as read:
+    with mock.patch.object(LogReader, "read", autospec=True, side_effect=LogReader.read) as read:
         for _ in range(2):
             recent.read(log, 0, 1000, max_offset=1, min_one_batch=True)
     assert read.call_count == 2

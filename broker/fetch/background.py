@@ -1,12 +1,19 @@
-"""Reads of one fetch in workers and from the tier, all at once, while the fetch waits."""
+"""Shell: Reads of one fetch in workers and from the tier, all at once, while the fetch waits."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from broker.apis.fetch_plan import ColdData, ColdSlice, Elsewhere, Refused, RemoteRange
+from broker.fetch.reading import (
+    Arrived,
+    ColdData,
+    ColdSlice,
+    Elsewhere,
+    Refused,
+    RemoteRange,
+)
 from broker.replication.sessions.fetch_session import PartitionKey
 from broker.replication.waiting.purgatory import Wait
 from protocol.errors import ApiError
@@ -15,10 +22,8 @@ from runtime.tasks import Supervisor
 if TYPE_CHECKING:
     from broker.tiering.reader import RemoteRead, RemoteReader
 
-Arrived: TypeAlias = "ColdData | RemoteRead | Refused"
 
-
-class FetchReads(Wait):
+class BackgroundReads(Wait):
     """Reads that start when the object is created. `results` is filled; `over` is called when all
     are done.
 
@@ -36,8 +41,8 @@ class FetchReads(Wait):
         supervisor: Supervisor,
         reader: RemoteReader | None,
         *,
-        over: Callable[[FetchReads], None],
-        late: Callable[[FetchReads], None],
+        over: Callable[[BackgroundReads], None],
+        late: Callable[[BackgroundReads], None],
         cancel: Callable[[], object],
         committed: bool,
     ) -> None:

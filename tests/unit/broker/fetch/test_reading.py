@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from broker.apis.fetch_plan import (
+from broker.fetch.reading import (
     ColdData,
     ColdSlice,
     Place,
@@ -56,14 +56,14 @@ def wishes(h: Harness, *, offset: int = 0, max_bytes: int = MIB) -> list[Wish]:
 async def test_place_of_offset_is_here_cold_or_remote(monkeypatch: pytest.MonkeyPatch) -> None:
     h = harness(10)
     log = h.partition().log
-    assert [place_of(log, offset) for offset in (-1, 0, 1, 2, 3, 2**63 - 1)] == [Place.HERE] * 6
+    assert [place_of(log, offset) for offset in (-1, 0, 1, 2, 3, 2**63 - 1)] == [Place.LOCAL] * 6
     monkeypatch.setattr(Log, "is_recent", lambda log, offset: False)
     places = [place_of(log, offset) for offset in (-1, 0, 1, 2, 2**63 - 1)]
-    assert places == [Place.HERE, Place.COLD, Place.COLD, Place.HERE, Place.HERE]
+    assert places == [Place.LOCAL, Place.COLD, Place.COLD, Place.LOCAL, Place.LOCAL]
     log.bounds.local_log_start_offset = 1
     assert [place_of(log, offset) for offset in (0, 1)] == [Place.REMOTE, Place.COLD]
     log.bounds.log_start_offset = 1
-    assert place_of(log, 0) is Place.HERE, "it is out of range"
+    assert place_of(log, 0) is Place.LOCAL, "it is out of range"
 
 
 @pytest.mark.usefixtures("cold")

@@ -18,7 +18,7 @@ from storage.log.log import Log
 from storage.objects import FaultyObjects, Weather
 from testkit.memory.broker import NODE, OTHER, Peer, fetch_request, settle, topic_id
 from testkit.memory.tier import READS, TierRoom, tiered
-from tests.unit.broker.apis.fetched import values
+from tests.unit.broker.fetch.fetched import values
 from tests.unit.broker.tiering.transactions import end, transact
 
 

@@ -13,7 +13,7 @@ from protocol.messages.fetch import FetchRequest
 from storage.files import File, MemoryFiles
 from storage.log.log import Log
 from testkit.memory.broker import NODE, OTHER, Harness, batch, fetch_request, settle
-from tests.unit.broker.apis.fetched import values
+from tests.unit.broker.fetch.fetched import values
 
 
 class GatedFiles(MemoryFiles):
@@ -108,9 +108,9 @@ async def test_the_loop_reads_so_much_of_older_data_and_no_more(
     h, files = filled(3)
     files.cached = {"t-0", "t-1", "t-2"}
     size = h.partition().log.segments.active.size_bytes
-    monkeypatch.setattr("broker.apis.running_fetch.CACHED_BYTES_MAX", 3 * size)
+    monkeypatch.setattr("broker.fetch.reading.CACHED_BYTES_MAX", 3 * size)
     assert len(datas(ask(h, 3))) == 3
-    monkeypatch.setattr("broker.apis.running_fetch.CACHED_BYTES_MAX", 3 * size - 1)
+    monkeypatch.setattr("broker.fetch.reading.CACHED_BYTES_MAX", 3 * size - 1)
     files.asked.clear()
     waiting = ask(h, 3)
     await settle()

@@ -31,8 +31,8 @@ class RecentRead:
         asked = (
             log,
             log.segments.generation,
-            log.latest_epoch,
-            log.log_end_offset,
+            log.epochs.latest_epoch,
+            log.bounds.log_end_offset,
             offset,
             max_bytes,
             max_offset,
@@ -40,7 +40,7 @@ class RecentRead:
         )
         if asked == self._asked:
             return self._data
-        data = log.read(offset, max_bytes, max_offset=max_offset, min_one_batch=min_one_batch)
+        data = log.reader.read(offset, max_bytes, max_offset, min_one_batch)
         if data and len(data) <= KEPT_BYTES_MAX:
             self._asked, self._data = asked, data
         return data

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from broker.apis.running_fetch import MOVED_HERE_MS, MOVED_WAIT_MS, RunningFetch
+from broker.fetch.consumer import MOVED_HERE_MS, MOVED_WAIT_MS
+from broker.fetch.running import RunningFetch
+from broker.replication.reading.replica_selector import RACK_AWARE
 from broker.replication.waiting.purgatory import TICK_MS
 from protocol.batch.header import iter_batches
 from protocol.codec import decode
@@ -26,7 +29,8 @@ from testkit.memory.broker import (
     settle,
     topic_id,
 )
-from tests.unit.broker.apis.fetched import values
+from testkit.memory.replicas import Cluster
+from tests.unit.broker.fetch.fetched import values
 
 
 def fill(h: Harness, *batches: bytes, **fields: Any) -> None:
@@ -649,3 +653,19 @@ async def test_fetch_session_drops_unknown_tags() -> None:
     (session,) = h.context.sessions
     (kept,) = session.partitions.values()
     assert kept.request.unknown_tags is None
+
+
+async def test_fetch_naming_its_rack_dies_with_its_last_reference() -> None:
+    """KIP-392: the choice of a replica needs no reference from the fetch to itself."""
+    c = Cluster(2, replica_selector_class=RACK_AWARE)
+    c.create(1, 2)
+    c[1].append(b"a")
+    gc.collect()
+    gc.disable()
+    try:
+        before = sum(type(one) is FetchRequest for one in gc.get_objects())
+        c[1].fetch(0, rack_id="rack1")
+        after = sum(type(one) is FetchRequest for one in gc.get_objects())
+    finally:
+        gc.enable()
+    assert after == before
