@@ -33,7 +33,7 @@ def modules(module: str) -> Iterator[str]:
 
 
 def test_contract_of_layers_names_every_room_and_no_file() -> None:
-    """CONTRIBUTING.md, "Layers"."""
+    """CONTRIBUTING.md, "Layers": a contract need not list the files of a room."""
     found = layers()
     assert found == {container: rooms(container) for container in found}
 
@@ -46,6 +46,6 @@ def test_module_with_several_rooms_has_a_contract() -> None:
 
 
 def test_circles_are_forbidden_in_every_package() -> None:
-    """CONTRIBUTING.md, "Layers"."""
+    """CONTRIBUTING.md, "Layers": no import cycle is allowed."""
     (acyclic,) = (one for one in TOOL["contracts"] if one["type"] == "acyclic_siblings")
     assert set(acyclic["ancestors"]) == set(TOOL["root_packages"])
