@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from broker.apis.leader_hints import LeaderHints
 from broker.apis.produce_reply import Acknowledgements
 from broker.context import BrokerContext
 from broker.replication.partition.partition import Partition
+from broker.replication.partition.role import ReplicaRole
 from broker.replication.replicas.appender import ALL_REPLICAS
 from broker.replication.waiting.waits import ProduceWait
 from protocol.api_keys import ApiKey
@@ -42,10 +43,10 @@ from protocol.transport.dispatch import (
 )
 from protocol.transport.long_requests import WEIGHT_MAX, encoded_in_slices
 from runtime.slices import SharedSlices
+from storage.log.append import AppendInfo
 
 if TYPE_CHECKING:
     from broker.replication.appends.late import LateAppend
-    from storage.log.append import AppendInfo
 
 MIN_VERSION: Final = 3
 MAX_VERSION: Final = 13
@@ -58,6 +59,7 @@ STEPS_PER_BATCH: Final = 4
 
 _Result = ProduceResponse.PartitionProduceResponse
 _TopicResult = ProduceResponse.TopicProduceResponse
+_Appended: TypeAlias = "AppendInfo | asyncio.Future[LateAppend]"
 _NO_LEADER: Final = ProduceResponse.LeaderIdAndEpoch()
 _NO_RECORD_ERRORS: Final[list[ProduceResponse.BatchIndexAndErrorMessage]] = []
 
@@ -157,46 +159,87 @@ class ProduceApi:
         topic: ProduceRequest.TopicProduceData,
         data: ProduceRequest.PartitionProduceData,
     ) -> Reply:
-        """Take the short path of nearly all requests: one batch that can be appended at once.
+        """Take the short path of nearly all requests: one batch, whose answer at once is a frame
+        that only needs its numbers.
 
-        Returns None without any effect in all other cases; the general path determines errors. A
-        test compares the two.
+        Returns None without any effect for requests that are refused before their partition is
+        known. A test compares the two paths.
         """
-        acks, records, version = request.acks, data.records, context.api_version
-        if (
-            (acks != ALL_REPLICAS and acks != 1)
-            or request.transactional_id is not None
-            or self.quotas.active
-        ):
+        acks, version = request.acks, context.api_version
+        if (acks != ALL_REPLICAS and acks != 1) or request.transactional_id is not None:
             return None
         name = topic.topic_id if version >= TOPIC_IDS_SINCE else topic.name
         partition = self.replicas.known(name, data.index)
-        if partition is None or partition.topic in INTERNAL_TOPICS or isinstance(records, list):
+        if partition is None:
             return None
         try:
+            appended = self.append(partition, data.records, version, acks)
+        except ApiError as error:
+            return _Produce(self, context, request).refused(topic, data, error)
+        if type(appended) is AppendInfo and not self.quotas.active:
+            bounds = partition.log.bounds
+            done = (
+                bounds.high_watermark > appended.last_offset
+                if acks == ALL_REPLICAS
+                else not partition.flush_due
+            )
+            if done:
+                return self.acknowledgements.reply(
+                    version, name, data.index, appended, bounds.log_start_offset
+                )
+        return _Produce(self, context, request).go_on(topic, data, partition, appended)
+
+    def append(
+        self,
+        partition: Partition,
+        records: Buffer | list[Any] | None,
+        api_version: int,
+        acks: int,
+    ) -> _Appended:
+        """Check a batch of no transaction, and append it now or later.
+
+        Returns:
+            The appended batch; or a future for a batch that is validated in a worker, or that waits
+            for its image or its predecessors.
+
+        Raises:
+            ApiError: INVALID_TOPIC_EXCEPTION for an internal topic; of `ReplicaManager.check` and
+                `append`. The failure is counted.
+        """
+        partition.counters.produces += 1
+        assert not isinstance(records, list)
+        early = self.early_appends
+        try:
+            if partition.topic in INTERNAL_TOPICS:
+                raise ApiError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, "Only brokers write to internal topics"
+                )
+            if (
+                partition.role is not ReplicaRole.LEADER
+                and records is not None
+                and early.expects(partition, len(records))
+            ):
+                return early.submit(partition, records, api_version, acks)
             header = self.replicas.check(
-                partition, records, api_version=version, required_acks=acks, transactional=False
+                partition, records, api_version=api_version, required_acks=acks, transactional=False
             )
             assert records is not None
             if self.late_appends.must_wait(partition, header, len(records)):
-                return None
-            info = self.replicas.append(partition, records, header, self.clock.now_ms())
+                return self.late_appends.submit(partition, records, header, acks)
+            try:
+                info = self.replicas.append(partition, records, header, self.clock.now_ms())
+            except ApiError as error:
+                if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or (
+                    not early.expects_predecessors(partition, header, len(records))
+                ):
+                    raise
+                return early.submit(partition, records, api_version, acks)
         except ApiError:
-            return None
-        if self.early_appends.ahead:
-            self.early_appends.look_behind(partition)
-        partition.counters.produces += 1
-        log = partition.log
-        done = (
-            log.high_watermark > info.last_offset
-            if acks == ALL_REPLICAS
-            else not partition.flush_due
-        )
-        if done:
-            return self.acknowledgements.reply(
-                version, name, data.index, info, log.log_start_offset
-            )
-        return _Produce(self, context, request).go_on(topic, data, partition, info)
+            _count_failure(partition, len(records) if records is not None else 0)
+            raise
+        if early.ahead:
+            early.look_behind(partition)
+        return info
 
 
 class _Produce:
@@ -216,9 +259,9 @@ class _Produce:
     def start(self) -> Reply:
         """Append all batches that can be appended now. Returns the answer, or a future for it."""
         refusal = _refusal(self._request)
-        topics = self._response.responses
         for topic in _each_topic_once(self._request.topic_data):
-            topics.append(self._topic(topic, refusal))
+            datas = _each_once(topic.partition_data)
+            self._add_topic(topic, [self._result(topic, data, refusal) for data in datas])
         if self._late:
             # With acks=0, too, it takes its place among the waiting replies: a client without acks
             # must not send faster than its batches are validated.
@@ -256,15 +299,29 @@ class _Produce:
         topic: ProduceRequest.TopicProduceData,
         data: ProduceRequest.PartitionProduceData,
         partition: Partition,
-        info: AppendInfo,
+        appended: _Appended,
     ) -> Reply:
-        """Continue a request whose only batch is appended but does not meet its acks yet."""
+        """Continue a request whose only batch has passed its checks but is not answered yet."""
         result = _new_result(data.index)
-        self._response.responses.append(
-            _TopicResult(name=topic.name, topic_id=topic.topic_id, partition_responses=[result])
-        )
-        self._appended(partition, result, info, partition.leader_epoch)
+        self._add_topic(topic, [result])
+        self._note(partition, result, data, appended)
+        return self._finish_late() if self._late else self._answer()
+
+    def refused(
+        self,
+        topic: ProduceRequest.TopicProduceData,
+        data: ProduceRequest.PartitionProduceData,
+        error: ApiError,
+    ) -> Reply:
+        """Answer a request whose only batch was refused."""
+        self._failed = True
+        self._add_topic(topic, [_failure(data.index, error)])
         return self._answer()
+
+    def _add_topic(self, topic: ProduceRequest.TopicProduceData, results: list[_Result]) -> None:
+        self._response.responses.append(
+            _TopicResult(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
+        )
 
     def _answer(self) -> Reply:
         if self._request.acks == 0:
@@ -274,99 +331,43 @@ class _Produce:
 
     # --- appending ----------------------------------------------------------------------------
 
-    def _topic(
-        self, topic: ProduceRequest.TopicProduceData, refusal: ErrorCode | None
-    ) -> ProduceResponse.TopicProduceResponse:
-        results = [self._result(topic, data, refusal) for data in _each_once(topic.partition_data)]
-        return _TopicResult(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
-
     def _result(
         self,
         topic: ProduceRequest.TopicProduceData,
         data: ProduceRequest.PartitionProduceData,
         refusal: ErrorCode | None,
     ) -> _Result:
-        replicas = self._api.replicas
+        api, version = self._api, self._context.api_version
         try:
             if refusal is not None:
                 raise ApiError(refusal, None)
             partition = (
-                replicas.find_by_id(topic.topic_id, data.index)
-                if self._context.api_version >= TOPIC_IDS_SINCE
-                else replicas.find(topic.name, data.index)
+                api.replicas.find_by_id(topic.topic_id, data.index)
+                if version >= TOPIC_IDS_SINCE
+                else api.replicas.find(topic.name, data.index)
             )
-            return self._partition(partition, data)
+            appended = api.append(partition, data.records, version, self._request.acks)
         except ApiError as error:
             self._failed = True
             return _failure(data.index, error)
-
-    def _partition(
-        self, partition: Partition, data: ProduceRequest.PartitionProduceData
-    ) -> ProduceResponse.PartitionProduceResponse:
-        api, acks, records = self._api, self._request.acks, data.records
-        partition.counters.produces += 1
         result = _new_result(data.index)
-        try:
-            if partition.topic in INTERNAL_TOPICS:
-                raise ApiError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION, "Only brokers write to internal topics"
-                )
-            assert not isinstance(records, list)
-            if not partition.is_leader and self._is_early(partition, records):
-                assert records is not None
-                return self._wait_early(partition, result, records)
-            header = api.replicas.check(
-                partition,
-                records,
-                api_version=self._context.api_version,
-                required_acks=acks,
-                transactional=self._request.transactional_id is not None,
-            )
-            assert records is not None
-            if api.late_appends.must_wait(partition, header, len(records)):
-                done = api.late_appends.submit(partition, records, header, acks)
-                self._wait_for(done, partition, result, len(records))
-                return result
-            try:
-                info = api.replicas.append(partition, records, header, api.clock.now_ms())
-            except ApiError as error:
-                if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or (
-                    not api.early_appends.expects_predecessors(partition, header, len(records))
-                ):
-                    raise
-                return self._wait_early(partition, result, records)
-        except ApiError:
-            _count_failure(partition, len(records) if records is not None else 0)
-            raise
-        if api.early_appends.ahead:
-            api.early_appends.look_behind(partition)
-        self._appended(partition, result, info, partition.leader_epoch)
+        self._note(partition, result, data, appended)
         return result
 
-    def _is_early(self, partition: Partition, records: Buffer | None) -> bool:
-        """Return whether a batch that would be refused waits for the next images instead."""
-        return (
-            records is not None
-            and self._request.transactional_id is None
-            and self._api.early_appends.expects(partition, len(records))
-        )
-
-    def _wait_early(self, partition: Partition, result: _Result, records: Buffer) -> _Result:
-        version, acks = self._context.api_version, self._request.acks
-        done = self._api.early_appends.submit(partition, records, version, acks)
-        self._wait_for(done, partition, result, len(records))
-        return result
-
-    def _wait_for(
+    def _note(
         self,
-        done: asyncio.Future[LateAppend],
         partition: Partition,
         result: _Result,
-        size_bytes: int,
+        data: ProduceRequest.PartitionProduceData,
+        appended: _Appended,
     ) -> None:
-        """Note a batch that was copied and is appended when `done` is."""
-        self._context.connection.keep(size_bytes, done)
-        self._late.append(_Late(partition, result, size_bytes, done))
+        """Note a batch that is appended, or was copied and is appended when its future is done."""
+        if isinstance(appended, AppendInfo):
+            self._appended(partition, result, appended, partition.leader_epoch)
+            return
+        size_bytes = len(cast("Buffer", data.records))
+        self._context.connection.keep(size_bytes, appended)
+        self._late.append(_Late(partition, result, size_bytes, appended))
 
     def _appended(
         self, partition: Partition, result: _Result, info: AppendInfo, leader_epoch: int

@@ -41,6 +41,8 @@ def is_from_follower(request: FetchRequest) -> bool:
 def is_long(request: FetchRequest) -> bool:
     """Return whether the request names too many partitions for one event-loop iteration."""
     topics, forgotten = request.topics, request.forgotten_topics_data
+    if len(topics) == 1 and not forgotten:
+        return len(topics[0].partitions) > LONG
     return (
         len(topics) + len(forgotten) > LONG
         or sum([len(topic.partitions) for topic in topics]) > LONG
@@ -62,6 +64,8 @@ def wanted_partitions(request: FetchRequest, *, by_id: bool) -> dict[PartitionKe
 
 def forgotten_partitions(request: FetchRequest, *, by_id: bool) -> list[PartitionKey]:
     """Return the partitions that leave the session."""
+    if not request.forgotten_topics_data:
+        return []
     return [
         (topic.topic_id if by_id else topic.topic, index)
         for topic in request.forgotten_topics_data

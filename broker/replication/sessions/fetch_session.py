@@ -232,7 +232,7 @@ class FetchSessionCache(Generic[Request]):
             return FetchPlan(session, False, wanted)
         session = self._find(session_id, session_epoch, uses_topic_ids, replica_id)
         size = session.size
-        session.update(_without(wanted, absent), forgotten)
+        session.update(_without(wanted, absent) if absent else wanted, forgotten)
         self.partition_count += session.size - size
         others = [each for each in wanted if each[0] in absent] if absent else []
         if self.partition_count > self._partitions_max or (absent and not session.privileged):
