@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from bench.report import put_between, shown
+from testkit.kafka.jars import ORACLE
 from testkit.processes.ending import end_on_sigterm
 
 MARK: Final = "aims"
 _COUNTS: Final = ("1 producer", "10 producers")
 _ONE, _MANY = "1 partition", "200 partitions at once"
-OURS, KAFKA, WITHOUT_HINTS = "Kraftbox", "Kafka 4.3.1", "Kraftbox without KIP-951"
+OURS, KAFKA, WITHOUT_HINTS = "Kraftbox", f"Kafka {ORACLE}", "Kraftbox without KIP-951"
 
 Figure: TypeAlias = Callable[[Any], Sequence[float]]
 """Returns the figures of the rounds from a benchmark's file. KeyError if the row is missing."""

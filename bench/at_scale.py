@@ -34,6 +34,7 @@ from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.produce import ProduceRequest
 from protocol.transport.client import Connection
+from testkit.kafka.jars import ORACLE
 
 BROKERS = 3
 PIECE = 250
@@ -52,7 +53,7 @@ for a while.
 """
 POLL_S = 0.005
 FREE_BYTES_MIN = 4 << 30
-HEADS = {"kraftbox": "Kraftbox", "kafka": "Kafka 4.3.1"}
+HEADS = {"kraftbox": "Kraftbox", "kafka": f"Kafka {ORACLE}"}
 
 Moved = dict[int, list[tuple[str, int]]]
 """Partitions by the broker that is to lead them."""

@@ -198,7 +198,7 @@ class Kraftbox(Cluster):
 
 
 class Kafka(Cluster):
-    """Apache Kafka 4.3.1 with the settings of `kraftbox up`."""
+    """Apache Kafka with the settings of `kraftbox up`."""
 
     name = "kafka"
     rest_cores = 0.8

@@ -3,7 +3,7 @@
 There are ten topics of 1,000 partitions with three replicas and `min.insync.replicas=2`. One broker
 leads all of them and is killed. The figures are the times until every election is decided,
 committed, and every new leader serves. Then the next leader is killed, too, below min ISR, so that
-all partitions keep it in their ELR. With --kafka Apache Kafka 4.3.1 does the same afterwards. The
+all partitions keep it in their ELR. With --kafka Apache Kafka does the same afterwards. The
 time starts when the active controller logs the fencing of the broker; the time before depends on
 session timeouts.
 

@@ -57,6 +57,7 @@ from client.cluster_client import ClusterClient
 from client.elections import ElectionType
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from testkit.kafka.jars import ORACLE
 from testkit.kafka.nodes import kafka_class_path
 from testkit.processes.ending import end_on_sigterm
 
@@ -72,7 +73,7 @@ LOOK_AFTER_S: Final = 0.5
 PATIENCE_S: Final = 180.0
 LINE_BYTES_MAX: Final = 1 << 24
 MARK: Final = "leader-moves"
-HINTS, NO_HINTS, KAFKA = "Kraftbox", "Kraftbox without KIP-951", "Kafka 4.3.1"
+HINTS, NO_HINTS, KAFKA = "Kraftbox", "Kraftbox without KIP-951", f"Kafka {ORACLE}"
 SWITCH: Final = "kraftbox.leader.discovery.enable"
 SETTINGS: Final = {**DELETE_SOON, "auto.leader.rebalance.enable": "false"}
 FREE_BYTES_MIN: Final = 4 << 30

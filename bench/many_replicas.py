@@ -3,7 +3,7 @@
 There are ten topics of 1,000 partitions with three replicas on three brokers, and
 `min.insync.replicas=2`. The figures are the time until all have leaders; after a broker is killed,
 the time until every new leader serves; after its restart, the time until every ISR is complete;
-memory, idle CPU and open files. With --kafka Apache Kafka 4.3.1 does the same afterwards.
+memory, idle CPU and open files. With --kafka Apache Kafka does the same afterwards.
 
 `bench.at_scale` describes the observations. The order of replicas determines the next leaders, so
 requests go to both survivors for their new partitions.

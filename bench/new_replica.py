@@ -13,8 +13,8 @@ with half of that, which shows the cost of 200 logs that does not depend on byte
 replicas that are not tiered show the part that depends on neither. Another topic, replicated on
 both brokers, is observed all the time: its ISRs must stay complete.
 
-Each side has its own store in a folder: Kraftbox file://, Kafka the LocalTieredStorage of its
-tests. Ratios are of medians; nothing here passes or fails.
+Each side has its own store in a folder: Kraftbox file://, Kafka
+FolderStore. Ratios are of medians; nothing here passes or fails.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from client.addresses import parse_addresses
 from client.admin import Admin, ConfigChange, ConfigOperation, NewTopic, ResourceType
 from client.cluster_client import ClusterClient
 from protocol.batch import Record, build_batch
-from testkit.kafka.jars import tiered_store, tiered_store_jar
+from testkit.kafka.jars import kafka_libs, tiered_store
 from testkit.processes.ending import end_on_sigterm
 
 MARK = "new replica"
@@ -291,10 +291,9 @@ def settings_of(name: str, place: Path) -> dict[str, str]:
             "rsm.config.url": f"file://{place}/bucket",
         }
         return {**TIERED, **store}
-    jar = tiered_store_jar()
-    if jar is None:
+    if kafka_libs() is None:
         raise SystemExit("Kafka's jars cannot be had: they take Java and Maven")
-    return {**TIERED, **tiered_store(jar, place / "store")}
+    return {**TIERED, **tiered_store(place / "store")}
 
 
 def table(results: Sequence[Result]) -> str:

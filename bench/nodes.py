@@ -135,7 +135,7 @@ class Kraftbox(_One):
 
 
 class Kafka(_One):
-    """Apache Kafka 4.3.1, one combined node with the settings of `kraftbox up`."""
+    """Apache Kafka, one combined node with the settings of `kraftbox up`."""
 
     name = "kafka"
 

@@ -15,10 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from testkit.kafka.jars import ORACLE
+
 COLOURS: Final = {
     "Kraftbox": "#1b7f79",
     "Kraftbox without KIP-951": "#b0b0b0",
-    "Kafka 4.3.1": "#c8553d",
+    f"Kafka {ORACLE}": "#c8553d",
 }
 TITLES: Final = {
     "moves": "All leaderships of 100 partitions move, several times",

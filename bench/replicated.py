@@ -33,6 +33,7 @@ from bench.place import bench_place
 from bench.profiled import Profiles, watched
 from bench.report import put_between
 from bench.single_node import KAFKA, KRAFTBOX, SIZES, UNITS, Results, say, table
+from testkit.kafka.jars import ORACLE
 from testkit.processes.ending import end_on_sigterm
 
 BROKERS = 3
@@ -174,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if options.json:
                 raw = {f"{row}: {UNITS[unit]}": by for (row, unit), by in run.results.rows.items()}
                 options.json.write_text(json.dumps(raw, indent=1))
-            text = table(run.results, KRAFTBOX, KAFKA, ("Kraftbox", "Kafka 4.3.1"), walk=False)
+            text = table(run.results, KRAFTBOX, KAFKA, ("Kraftbox", f"Kafka {ORACLE}"), walk=False)
             print(text)
             if run.profiles is not None:
                 print(f"\n{run.profiles.report()}")

@@ -59,6 +59,7 @@ from bench.nodes import (
 from bench.place import bench_place
 from bench.profiled import Profiles, watched
 from bench.report import put_between, shown
+from testkit.kafka.jars import ORACLE
 from testkit.processes.ending import end_on_sigterm
 
 KRAFTBOX, KAFKA, VALIDATING = "kraftbox", "kafka", "validating"
@@ -396,7 +397,7 @@ def table(results: Results, ours: str, theirs: str, heads: tuple[str, str], walk
 def report(results: Results) -> str:
     """Return both tables, as far as there are figures."""
     parts = []
-    first = table(results, KRAFTBOX, KAFKA, ("Kraftbox", "Kafka 4.3.1"), walk=False)
+    first = table(results, KRAFTBOX, KAFKA, ("Kraftbox", f"Kafka {ORACLE}"), walk=False)
     second = table(results, VALIDATING, KRAFTBOX, ("every record checked", "default"), walk=True)
     if first.count("\n") > 1:
         parts.append(first)

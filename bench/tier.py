@@ -16,7 +16,7 @@ Cases, by their names for `--cases`:
     consumers  1,000 consumers, each at its own offset in the part that only the tier has: memory of
                the node, and its event-loop stalls
     metadata   records of 100,000 segments are replayed, as at a start
-    folder     copies and reads again, with the bucket a folder, compared with Apache Kafka 4.3.1
+    folder     copies and reads again, with the bucket a folder, compared with Apache Kafka
                with the folder store of its own tests, and the steady producer on both; Kafka's
                producer and JVM are warm
     off        a node without tiered storage: its imports, its start and its memory; with `--before`
@@ -56,7 +56,7 @@ from bench.nodes import Kafka, Kraftbox, keep_bytecode, resident_mb, waited_s
 from bench.place import bench_place
 from bench.report import put_between, shown
 from bench.single_node import say
-from testkit.kafka.jars import tiered_store, tiered_store_jar
+from testkit.kafka.jars import ORACLE, kafka_libs, tiered_store
 from testkit.processes.ending import end_on_sigterm
 from testkit.processes.object_servers import versitygw_process
 from testkit.processes.waiting import until
@@ -354,12 +354,11 @@ class Run:
 
     def _folder(self) -> None:
         found: dict[str, tuple[float, ...]] = {}
-        jar = tiered_store_jar()
         bucket, store = self.place / "bucket", self.place / "kafka-store"
         ours = Kraftbox(self.place / "folder", {**TIERED, "rsm.config.url": f"file://{bucket}"})
         sides: list[Side] = [OurSide(ours, bucket)]
-        if jar is not None:
-            node = Kafka(self.place / "kafka", {**TIERED, **OF_KAFKA, **tiered_store(jar, store)})
+        if kafka_libs() is not None:
+            node = Kafka(self.place / "kafka", {**TIERED, **OF_KAFKA, **tiered_store(store)})
             sides.append(KafkaSide(node, store))
         for side in sides:
             side.node.start()
@@ -488,7 +487,7 @@ class OurSide(Side):
 
 
 class KafkaSide(Side):
-    """Apache Kafka with LocalTieredStorage."""
+    """Apache Kafka with a tier in a folder."""
 
     def copies(self, topic: str) -> list[Path]:
         return list(self.store.glob(f"**/{topic}-*/*.log"))
@@ -606,7 +605,7 @@ def _working_in(folder: Path | None) -> Iterator[None]:
 
 def table(rows: Sequence[Row]) -> str:
     """Return the table as Markdown."""
-    lines = ["| | Kraftbox | aim | | Kafka 4.3.1 |", "|---|---|---|---|---|"]
+    lines = [f"| | Kraftbox | aim | | Kafka {ORACLE} |", "|---|---|---|---|---|"]
     words = {True: "met", False: "missed", None: ""}
     for one in rows:
         kafka = "" if one.kafka is None else shown(one.kafka)

@@ -8,6 +8,7 @@ import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -18,6 +19,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.function.Consumer;
 import java.util.jar.JarEntry;
 import java.util.jar.JarFile;
 import org.apache.kafka.clients.admin.Admin;
@@ -25,7 +27,6 @@ import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.DescribeConfigsOptions;
 import org.apache.kafka.common.config.ConfigResource;
-import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs command-line classes one after the other in one JVM.
@@ -80,22 +81,7 @@ public class Tools {
 
     public static void main(String[] ignored) throws Exception {
         PrintStream out = System.out;
-        Exit.Procedure leave = (code, message) -> {
-            synchronized (Tools.class) {
-                if (exitCode == null)
-                    exitCode = code;
-            }
-            if (message != null)
-                System.err.println(message);
-            throw new Exited();
-        };
-        Exit.setExitProcedure(leave);
-        Exit.setHaltProcedure(leave);
-        Exit.setShutdownHookAdder((name, hook) -> {
-            synchronized (hooks) {
-                hooks.add(hook);
-            }
-        });
+        replaceExits();
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in));
         for (String line; (line = requests.readLine()) != null; ) {
             String[] fields = Arrays.stream(line.split(" ", -1)).map(Tools::decode).toArray(String[]::new);
@@ -103,6 +89,43 @@ public class Tools {
             out.flush();
         }
         Runtime.getRuntime().halt(0);
+    }
+
+    /** Kafka 4.4 moved the class through which its tools end. */
+    static void replaceExits() throws Exception {
+        Class<?> exits;
+        try {
+            exits = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException earlier) {
+            exits = Class.forName("org.apache.kafka.common.utils.Exit");
+        }
+        for (Method setter : exits.getMethods())
+            if (setter.getName().matches("set(Exit|Halt)Procedure"))
+                setter.invoke(null, instead(setter, given -> leave((Integer) given[0], (String) given[1])));
+            else if (setter.getName().equals("setShutdownHookAdder"))
+                setter.invoke(null, instead(setter, given -> {
+                    synchronized (hooks) {
+                        hooks.add((Runnable) given[1]);
+                    }
+                }));
+    }
+
+    static Object instead(Method setter, Consumer<Object[]> action) {
+        Class<?> kind = setter.getParameterTypes()[0];
+        return Proxy.newProxyInstance(kind.getClassLoader(), new Class<?>[] {kind}, (proxy, method, given) -> {
+            action.accept(given);
+            return null;
+        });
+    }
+
+    static void leave(int code, String message) {
+        synchronized (Tools.class) {
+            if (exitCode == null)
+                exitCode = code;
+        }
+        if (message != null)
+            System.err.println(message);
+        throw new Exited();
     }
 
     static String decode(String text) {

@@ -13,7 +13,7 @@ import zlib
 from functools import cache
 from pathlib import Path
 
-from testkit.kafka.jars import KAFKA_VERSION, cache_folder
+from testkit.kafka.jars import ORACLE, cache_folder
 from testkit.kafka.nodes import ApacheKafkaNode, kafka_class_path
 from testkit.processes.ports import free_ports
 
@@ -22,7 +22,7 @@ QUICK_TO_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
 @cache
-def quick_to_start(version: str = KAFKA_VERSION) -> tuple[str, ...]:
+def quick_to_start(version: str = ORACLE) -> tuple[str, ...]:
     """Return options of a virtual machine for a quick start of a release; make its archive if it
     does not exist."""
     archive = _archive(version)

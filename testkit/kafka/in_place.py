@@ -11,14 +11,15 @@ from pathlib import Path
 from metalog.quorum.snapshots import BOOTSTRAP_FILE
 from protocol.ids import random_uuid, uuid_to_text
 from testkit.kafka.class_archive import quick_to_start
+from testkit.kafka.jars import ORACLE, PREVIOUS
 from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.processes.quorum_cluster import NodeProcess
 
 META = "meta.properties"
 FIRST_SNAPSHOT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 HEAP = "192m"
-PREVIOUS_LEVELS = ("metadata.version=30",)
-"""Levels for formatting a cluster in which nodes of Kafka 4.3.1 take part."""
+LEVELS = {ORACLE: ("metadata.version=33",), PREVIOUS: ("metadata.version=30",)}
+"""By release of Kafka: levels for formatting a cluster in which its nodes take part."""
 
 
 def _format_like(directory: Path, meta: str, seed: str) -> None:
@@ -30,7 +31,12 @@ def _format_like(directory: Path, meta: str, seed: str) -> None:
 class KafkaInPlace:
     """A Kafka node with the identity of a Kraftbox node, which must not run."""
 
-    def __init__(self, place: NodeProcess, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        place: NodeProcess,
+        settings: Mapping[str, str] | None = None,
+        version: str = ORACLE,
+    ) -> None:
         self.place = place
         given = {
             "log.cleaner.dedupe.buffer.size": "4194304",
@@ -40,7 +46,7 @@ class KafkaInPlace:
         ours = [key for key in given if key.startswith("kraftbox.")]
         for key in ours:
             del given[key]
-        self.node = ApacheKafkaNode(place.directory, given, HEAP, quick_to_start())
+        self.node = ApacheKafkaNode(place.directory, given, HEAP, quick_to_start(version), version)
 
     def complete_format(self) -> None:
         """Format further log directories, after the first one was formatted for `place`."""
@@ -63,10 +69,10 @@ class KafkaInPlace:
     def begin(self) -> None:
         """Start the process without waiting, so that several nodes can start together.
 
-        Kafka 4.3.1 finds the records of our first snapshot as a `bootstrap.checkpoint`.
+        Kafka before 4.4 finds the records of our first snapshot as a `bootstrap.checkpoint`.
         """
         self.node.write_config()
-        for directory in map(Path, self._directories()):
+        for directory in map(Path, self._directories() if self.node.version == PREVIOUS else ()):
             first = directory / FIRST_SNAPSHOT
             if first.exists() and not (directory / BOOTSTRAP_FILE).exists():
                 shutil.copyfile(first, directory / BOOTSTRAP_FILE)

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
+import tempfile
 import zlib
 from functools import cache
 from pathlib import Path
 
 ORACLE = "4.4.0"
 """The Kafka release to be compatible with."""
-KAFKA_VERSION = "4.3.1"
-"""The release before, which most interop tests still run."""
+PREVIOUS = "4.3.1"
+"""The release before it: for upgrades, mixed clusters, and its metadata shell."""
 POM = Path(__file__).with_name("pom.xml")
-SHELL_VERSIONS = frozenset({KAFKA_VERSION})
+STORE = Path(__file__).with_name("FolderStore.java")
+SHELL_VERSIONS = frozenset({PREVIOUS})
 """Releases whose metadata shell is on Maven Central; 4.4.0's is not."""
 DOWNLOAD_SECONDS = 600
 
 
 @cache
-def kafka_libs(version: str = KAFKA_VERSION) -> Path | None:
+def kafka_libs(version: str = ORACLE) -> Path | None:
     """Return the folder with a release's jars; None without Java or a way to get the jars.
 
-    `KRAFTBOX_KAFKA_LIBS` (for the oracle `KRAFTBOX_KAFKA_ORACLE_LIBS`) names a folder to use;
-    otherwise Maven fills one in the user's cache.
+    `KRAFTBOX_KAFKA_LIBS` (for the previous release `KRAFTBOX_KAFKA_PREVIOUS_LIBS`) names a folder
+    to use; otherwise Maven fills one in the user's cache.
     """
     if shutil.which("java") is None:
         return None
     oracle = version == ORACLE
-    given = os.environ.get("KRAFTBOX_KAFKA_ORACLE_LIBS" if oracle else "KRAFTBOX_KAFKA_LIBS")
+    given = os.environ.get("KRAFTBOX_KAFKA_LIBS" if oracle else "KRAFTBOX_KAFKA_PREVIOUS_LIBS")
     if given:
         return Path(given)
     folder = cache_folder() / f"kafka-{version}"
@@ -39,32 +42,29 @@ def kafka_libs(version: str = KAFKA_VERSION) -> Path | None:
 
 
 @cache
-def tiered_store_jar() -> Path | None:
-    """Return the jar of Kafka's tests that has LocalTieredStorage; None without a way to get it.
+def tiered_store_classes(version: str = ORACLE) -> Path:
+    """Return a folder with the compiled store of `tiered_store`, for a release with jars.
 
     It stays out of the class path, which the archive of classes is made for: brokers load it by
     `remote.log.storage.manager.class.path`.
     """
-    libs, name = kafka_libs(), f"kafka-storage-{KAFKA_VERSION}-test.jar"
-    if libs is None:
-        return None
-    for jar in (libs / name, cache_folder() / name):
-        if jar.exists():
-            return jar
-    artifact = f"org.apache.kafka:kafka-storage:{KAFKA_VERSION}:jar:test"
-    given = [f"-Dartifact={artifact}", f"-DoutputDirectory={cache_folder()}"]
-    done = _maven("dependency:copy", *given)
-    return cache_folder() / name if done else None
+    folder = cache_folder() / f"store-{version}-{zlib.crc32(STORE.read_bytes()):08x}"
+    if not folder.exists():
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache_folder()) as made:
+            compile_java(STORE, Path(made) / "store", version)
+            # Another process may have been faster; its folder is not empty, so this one stays out.
+            with contextlib.suppress(OSError):
+                (Path(made) / "store").rename(folder)
+    return folder
 
 
-def tiered_store(jar: Path, folder: Path) -> dict[str, str]:
-    """Return settings of a store in a folder shared by all brokers, from Kafka's own tests."""
+def tiered_store(folder: Path, version: str = ORACLE) -> dict[str, str]:
+    """Return settings of a tier in a folder that all brokers share."""
     return {
-        "remote.log.storage.manager.class.name": (
-            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
-        ),
-        "remote.log.storage.manager.class.path": str(jar),
-        "rsm.config.dir": str(folder),
+        "remote.log.storage.manager.class.name": "FolderStore",
+        "remote.log.storage.manager.class.path": f"{tiered_store_classes(version)}/",
+        "rsm.config.folder": str(folder),
     }
 
 
@@ -74,22 +74,27 @@ def cache_folder() -> Path:
     return cache_home / "kraftbox"
 
 
-def java_program(source: Path, out: Path, version: str = KAFKA_VERSION) -> list[str]:
+def java_program(source: Path, out: Path, version: str = ORACLE) -> list[str]:
     """Return the command that runs a program of one source file against a release's jars.
 
-    It is compiled into `out` with the compiler among the jars; in a folder without one, Java runs
-    the source file, which needs a JDK.
+    It is compiled into `out`.
+    """
+    compile_java(source, out, version)
+    class_path = os.pathsep.join([str(out), f"{kafka_libs(version)}/*"])
+    return ["java", "-cp", class_path, source.stem]
+
+
+def compile_java(source: Path, out: Path, version: str = ORACLE) -> None:
+    """Compile a source file against a release's jars into `out`.
+
+    The compiler is the one among the jars; for a folder without one, the JDK's.
     """
     libs = kafka_libs(version)
     assert libs is not None
-    class_path = str(libs / "*")
     compiler = next(libs.glob("ecj-*.jar"), None)
-    if compiler is None:
-        return ["java", "-cp", class_path, str(source)]
+    command = ["javac"] if compiler is None else ["java", "-jar", str(compiler), "-17", "-nowarn"]
     jars = os.pathsep.join(map(str, sorted(libs.glob("*.jar"))))
-    compile_it = ["java", "-jar", str(compiler), "-17", "-nowarn", "-cp", jars, "-d", str(out)]
-    subprocess.run([*compile_it, str(source)], check=True)
-    return ["java", "-cp", os.pathsep.join([str(out), class_path]), source.stem]
+    subprocess.run([*command, "-cp", jars, "-d", str(out), str(source)], check=True)
 
 
 def _complete(folder: Path) -> Path:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from testkit.kafka.jars import KAFKA_VERSION, kafka_libs
+from testkit.kafka.jars import ORACLE, kafka_libs
 from testkit.processes.nodes import READY_TIMEOUT_S, NodeDidNotStart
 
 
@@ -24,7 +24,7 @@ class ApacheKafkaNode:
         settings: Mapping[str, str],
         heap: str = "512m",
         jvm: Sequence[str] = (),
-        version: str = KAFKA_VERSION,
+        version: str = ORACLE,
     ) -> None:
         """`jvm` are further options of the virtual machine; `version` is the release of Kafka."""
         self.version = version
@@ -133,7 +133,7 @@ class ApacheKafkaNode:
         return run_kafka_tool(*arguments, version=self.version)
 
 
-def kafka_class_path(*more: Path, version: str = KAFKA_VERSION) -> str:
+def kafka_class_path(*more: Path, version: str = ORACLE) -> str:
     """Return the class path of a release's jars. Raises: RuntimeError without the jars."""
     libs = kafka_libs(version)
     if libs is None:
@@ -145,7 +145,7 @@ def run_kafka_tool(
     *arguments: str,
     timeout_s: float = 120,
     stdin: str | None = None,
-    version: str = KAFKA_VERSION,
+    version: str = ORACLE,
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's command-line classes: `run_kafka_tool("kafka.tools.StorageTool", ...)`."""
     command: Sequence[str] = [

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from testkit.kafka.jars import java_program
+from testkit.kafka.jars import ORACLE, java_program
 
 SOURCE = Path(__file__).with_name("Tools.java")
 PATIENCE_MS = 60_000
@@ -45,14 +45,20 @@ class KafkaTools:
     """One JVM that runs classes in turn. Use it in a `with`."""
 
     def __init__(
-        self, folder: Path, *, source: Path = SOURCE, properties: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        *,
+        source: Path = SOURCE,
+        properties: Mapping[str, str] | None = None,
+        version: str = ORACLE,
     ) -> None:
-        """`folder` receives the compiled runner; `properties` are the JVM's system properties."""
+        """`folder` receives the compiled runner; `properties` are the JVM's system properties;
+        `version` is the release of Kafka."""
         folder.mkdir(parents=True, exist_ok=True)
         logging = folder / "log4j2.properties"
         logging.write_text(LOGGING)
         given = {"log4j2.configurationFile": str(logging), **(properties or {})}
-        java, *rest = java_program(source, folder)
+        java, *rest = java_program(source, folder, version)
         options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
         options.append("--add-opens=java.base/java.lang=ALL-UNNAMED")
         options += [f"-D{name}={value}" for name, value in given.items()]

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from testkit.kafka.class_archive import quick_to_start
-from testkit.kafka.jars import KAFKA_VERSION
+from testkit.kafka.jars import ORACLE
 from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.kafka.tools import KafkaTools
 from testkit.processes.nodes import NodeDidNotStart
@@ -131,7 +131,7 @@ class KraftboxServer:
         return process.returncode
 
 
-def kafka_at(place: NodeDirectory, version: str = KAFKA_VERSION) -> ApacheKafkaNode:
+def kafka_at(place: NodeDirectory, version: str = ORACLE) -> ApacheKafkaNode:
     """Return a release of Apache Kafka for a formatted directory, with its configuration
     written."""
     node = ApacheKafkaNode(

@@ -28,7 +28,8 @@ from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.messages.update_features import UpdateFeaturesRequest
 from protocol.metadata.partition_change_record import PartitionChangeRecord
-from testkit.kafka.in_place import PREVIOUS_LEVELS, KafkaInPlace
+from testkit.kafka.in_place import LEVELS, KafkaInPlace
+from testkit.kafka.jars import ORACLE
 from testkit.processes.quorum_cluster import HOST, NodeProcess, ProcessCluster
 from testkit.processes.waiting import until
 
@@ -315,7 +316,7 @@ def running(
     lack."""
     given = {**SETTINGS, **settings}
     with ProcessCluster(
-        directory, controllers=1, brokers=brokers, settings=given, features=PREVIOUS_LEVELS
+        directory, controllers=1, brokers=brokers, settings=given, features=LEVELS[ORACLE]
     ) as cluster:
         cluster.format()
         nodes = cluster.nodes.items() if kafka else ()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from testkit.kafka.jars import ORACLE
+
 HERE = Path(__file__).parent
 BUILD_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 150
@@ -58,6 +60,7 @@ def build_java_client(place: Path) -> list[str]:
     """Build the Java program and return its command, as `build_franz_go` does."""
     need("java", "mvn")
     copy = ["dependency:copy-dependencies", f"-DoutputDirectory={place}"]
+    copy.append(f"-Dkafka.version={ORACLE}")
     pom = HERE / "java" / "pom.xml"
     run("mvn", "-q", "-B", "-f", pom, *copy, timeout_s=BUILD_TIMEOUT_S)
     jars = sorted(place.glob("*.jar"))

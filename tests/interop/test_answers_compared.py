@@ -23,7 +23,7 @@ from protocol.messages import request_class
 from protocol.schema import Request, VersionRange
 from testkit.kafka.class_archive import quick_to_start
 from testkit.kafka.compared import TEXTS, UNSHARED, Difference, built, differences, plain
-from testkit.kafka.jars import ORACLE, kafka_libs
+from testkit.kafka.jars import kafka_libs
 from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.processes.nodes import KraftboxNode
 from testkit.processes.peer import Closed, Peer, Target
@@ -190,7 +190,7 @@ def _says_more(found: Difference) -> bool:
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Node]]:
     """Start ours and Apache Kafka's, prepared in the same way."""
-    if kafka_libs(ORACLE) is None:
+    if kafka_libs() is None:
         pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
     directory = tmp_path_factory.mktemp("compared")
     client, controller = free_ports(2)
@@ -206,8 +206,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Node
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(directory / "kafka/data"),
         },
-        jvm=quick_to_start(ORACLE),
-        version=ORACLE,
+        jvm=quick_to_start(),
     )
     levels = [part for name in NOT_BUILT for part in ("--feature", f"{name}.version=0")]
     kafka.format(CLUSTER_ID, *levels)

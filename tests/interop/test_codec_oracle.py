@@ -19,7 +19,7 @@ from protocol import codec
 from protocol.json_form import camel, to_json
 from protocol.schema import Message
 from testkit.kafka.beyond import kafka_versions
-from testkit.kafka.jars import ORACLE, java_program, kafka_libs
+from testkit.kafka.jars import java_program, kafka_libs
 from testkit.records.messages import EXAMPLES, message_versions, messages_of
 
 pytestmark = pytest.mark.interop
@@ -57,7 +57,7 @@ def without_private_fields(msg: Message, version: int) -> dict[str, Any]:
 
 
 def test_kafka_reads_and_writes_the_same(tmp_path: Path) -> None:
-    if kafka_libs(ORACLE) is None:
+    if kafka_libs() is None:
         pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
     cases = [
         (cls, version, msg)
@@ -70,7 +70,7 @@ def test_kafka_reads_and_writes_the_same(tmp_path: Path) -> None:
         for cls, version, msg in cases
     ]
     done = subprocess.run(
-        java_program(SOURCE, tmp_path, ORACLE),
+        java_program(SOURCE, tmp_path),
         input="\n".join(questions),
         capture_output=True,
         encoding="utf-8",

@@ -18,7 +18,7 @@ from runtime.config.tables import (
     NODE_KEYS,
     TOPIC_KEYS,
 )
-from testkit.kafka.jars import ORACLE, java_program, kafka_libs
+from testkit.kafka.jars import java_program, kafka_libs
 
 pytestmark = pytest.mark.interop
 
@@ -167,9 +167,9 @@ The second are proposed in KIP-966, the third in KIP-1303.
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    if kafka_libs(ORACLE) is None:
+    if kafka_libs() is None:
         pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
-    return java_program(SOURCE, tmp_path_factory.mktemp("classes"), ORACLE)
+    return java_program(SOURCE, tmp_path_factory.mktemp("classes"))
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Stories of elections on Apache Kafka 4.3 and on us, with equal states after each step.
+"""Stories of elections on Apache Kafka 4.4 and on us, with equal states after each step.
 
 `election_stories.txt` has the stories. Both clusters take each step at the same time.
 """

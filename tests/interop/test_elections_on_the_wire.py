@@ -29,8 +29,8 @@ from protocol.transport.own_names import (
     OWN_BY_NAME,
     TOOL_SOFTWARE_NAME,
 )
-from testkit.kafka.in_place import PREVIOUS_LEVELS, KafkaInPlace
-from testkit.kafka.jars import kafka_libs
+from testkit.kafka.in_place import LEVELS, KafkaInPlace
+from testkit.kafka.jars import ORACLE, kafka_libs
 from testkit.kafka.tools import KafkaTools
 from testkit.processes.listing import listed
 from testkit.processes.ports import free_port
@@ -125,7 +125,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         controllers=1,
         brokers=3,
         settings=SETTINGS,
-        features=PREVIOUS_LEVELS,
+        features=LEVELS[ORACLE],
         watch=lambda: record.begin(CONTROLLER),
     ) as cluster:
         listen_behind_proxies(cluster, record)

@@ -9,7 +9,7 @@ import pytest
 from metalog.image.replay import replay_all
 from metalog.image.values import EMPTY_IMAGE, MetadataImage
 from metalog.quorum.batches import read_batches
-from testkit.kafka.jars import ORACLE, kafka_libs
+from testkit.kafka.jars import kafka_libs
 from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.kafka.twins import CLUSTER_ID, COMMON_FEATURES, KraftboxServer, NodeDirectory
 
@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.interop,
     pytest.mark.rest,
     pytest.mark.skipif(
-        kafka_libs(ORACLE) is None,
+        kafka_libs() is None,
         reason="no Java or Maven to get Kafka's jars with (docs/gaps.md)",
     ),
 ]
@@ -41,7 +41,7 @@ def test_directory_of_the_oracle_keeps_levels_and_credentials(
     if way == "static":
         del place.settings["controller.quorum.bootstrap.servers"]
         place.settings["controller.quorum.voters"] = f"1@{place.controller}"
-    kafka = ApacheKafkaNode(place.directory, place.settings, "256m", version=ORACLE)
+    kafka = ApacheKafkaNode(place.directory, place.settings, "256m")
     option = [] if way == "static" else ["--standalone"]
     features = COMMON_FEATURES if release == "4.4" else COMMON_FEATURES[:4]
     kafka.format(CLUSTER_ID, *option, "--release-version", release, *features, *SCRAM)

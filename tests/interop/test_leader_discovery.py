@@ -1,4 +1,4 @@
-"""KIP-951 with librdkafka and Java 4.3.1: clients go to the leader that a refusal names.
+"""KIP-951 with librdkafka and Java 4.4.0: clients go to the leader that a refusal names.
 
 The brokers' request logs show the refusal, and then the first request that the new leader served.
 Without a Metadata request of that client in between, only the refusal can have named the leader. A

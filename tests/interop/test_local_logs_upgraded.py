@@ -1,4 +1,4 @@
-"""Upgrades and downgrades of KIP-1303 node by node, with Kafka 4.3.1 as the version without it.
+"""Upgrades and downgrades of KIP-1303 node by node, with Kafka 4.4.0 as the version without it.
 
 Every node begins as Kafka's and becomes ours in its directory, the controller first. Then the
 controller alone is Kafka's again, and finally every node. A producer with acks=all runs all the
@@ -18,8 +18,8 @@ from audit.time_travel import image_at
 from metalog.image.values import MetadataImage
 from protocol.api_keys import ApiKey
 from protocol.errors import ProtocolError
-from testkit.kafka.in_place import PREVIOUS_LEVELS, KafkaInPlace
-from testkit.kafka.jars import kafka_libs
+from testkit.kafka.in_place import LEVELS, KafkaInPlace
+from testkit.kafka.jars import ORACLE, kafka_libs
 from testkit.processes.quorum_cluster import ProcessCluster
 from testkit.processes.waiting import until
 from testkit.processes.wire_record import WireRecord
@@ -55,7 +55,7 @@ SETTINGS = {
     "kraftbox.broker.connection.loss.fence.ms": "200",
 }
 LAST_OF_KAFKA = 3
-"""The last version of AlterPartition in Kafka 4.3.1."""
+"""The last version of AlterPartition in Kafka 4.4.0."""
 
 
 class Rolling:
@@ -153,7 +153,7 @@ def rolling(tmp_path: Path) -> Iterator[Rolling]:
         controllers=1,
         brokers=len(BROKERS),
         settings=SETTINGS,
-        features=PREVIOUS_LEVELS,
+        features=LEVELS[ORACLE],
         watch=lambda: record.begin("CONTROLLER"),
     ) as cluster:
         theirs = {node_id: KafkaInPlace(node) for node_id, node in cluster.nodes.items()}

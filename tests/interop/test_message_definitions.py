@@ -22,7 +22,7 @@ from protocol.schema import (
     parse_versions,
 )
 from testkit.kafka.beyond import BEYOND_KAFKA, Beyond, kafka_versions
-from testkit.kafka.jars import ORACLE, kafka_libs
+from testkit.kafka.jars import kafka_libs
 from testkit.records.messages import message_classes
 from tools.generate_messages import definitions
 
@@ -38,15 +38,6 @@ CONTROL_TYPES = {
 }
 
 
-BUILT_FOR_ORACLE = frozenset(
-    {
-        "UnregisterControllerRequest",
-        "UnregisterControllerResponse",
-        "UnregisterControllerRecord",
-    }
-)
-"""Messages that Kafka 4.4.0 has and 4.3.1 does not."""
-
 PRIVATE_TAG_MIN = 10000
 ZEROS: dict[str, Any] = {"bool": False, "string": "", "bytes": b"", "records": b"", "float64": 0.0}
 
@@ -54,13 +45,10 @@ ZEROS: dict[str, Any] = {"bool": False, "string": "", "bytes": b"", "records": b
 @pytest.fixture(scope="module")
 def kafka() -> dict[str, dict[str, Any]]:
     """Return Kafka's definitions by message name, without those of removed APIs."""
-    libs = kafka_libs(ORACLE)
+    libs = kafka_libs()
     if libs is None:
         pytest.skip("no Java or Maven to get Kafka's jars with (docs/gaps.md)")
-    found = {d["name"]: d for d in definitions(libs) if d["validVersions"] != "none"}
-    oracle = kafka_libs(ORACLE)
-    assert oracle is not None
-    return found | {d["name"]: d for d in definitions(oracle) if d["name"] in BUILT_FOR_ORACLE}
+    return {d["name"]: d for d in definitions(libs) if d["validVersions"] != "none"}
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ from protocol.metadata import PartitionChangeRecord, PartitionRecord, TopicRecor
 from runtime.clock import SystemClock
 from storage.files import RealFiles
 from storage.log.directory import check_meta, read_meta
-from testkit.kafka.jars import KAFKA_VERSION, ORACLE, kafka_libs
+from testkit.kafka.jars import kafka_libs
 from testkit.kafka.nodes import ApacheKafkaNode, run_kafka_tool
 from testkit.memory.quorum_nodes import RunningQuorum, make_config
 from testkit.processes.ports import free_ports
@@ -150,7 +150,7 @@ async def test_kafkas_tool_reads_past_our_private_tags(tmp_path: Path) -> None:
     ]
 
 
-def combined(directory: Path, version: str = KAFKA_VERSION, **more: str) -> ApacheKafkaNode:
+def combined(directory: Path, **more: str) -> ApacheKafkaNode:
     """Start a Kafka node of both roles that writes snapshots often."""
     client, controller = free_ports(2)
     settings = {
@@ -168,7 +168,7 @@ def combined(directory: Path, version: str = KAFKA_VERSION, **more: str) -> Apac
         "metadata.log.max.record.bytes.between.snapshots": "2000",
         **more,
     }
-    return ApacheKafkaNode(directory, settings, heap="256m", version=version)
+    return ApacheKafkaNode(directory, settings, heap="256m")
 
 
 def admin(node: ApacheKafkaNode) -> AdminClient:
@@ -363,7 +363,7 @@ def test_formatting_writes_the_files_of_the_oracle(tmp_path: Path, release: str,
         more = {"controller.quorum.voters": f"1@{HOST}:9093"}
     elif way == "broker":
         more = {"process.roles": "broker", "listeners": f"PLAINTEXT://{HOST}:9092"}
-    theirs, ours = (combined(tmp_path / name, ORACLE, **more) for name in ("theirs", "ours"))
+    theirs, ours = (combined(tmp_path / name, **more) for name in ("theirs", "ours"))
     if way == "static":
         del theirs.settings["controller.quorum.bootstrap.servers"]
     # Both write the same endpoints.
@@ -399,7 +399,7 @@ def test_formatting_writes_the_files_of_the_oracle(tmp_path: Path, release: str,
 
 def test_kafka_starts_on_a_directory_that_we_formatted(tmp_path: Path) -> None:
     """KIP-1170: Kafka 4.4.0 begins its log with the records of our first snapshot."""
-    node = combined(tmp_path, ORACLE)
+    node = combined(tmp_path)
     node.write_config()
     format_with_ours(node, standalone=True)
     node.start()

@@ -15,8 +15,8 @@ from confluent_kafka import ElectionType, TopicPartition
 
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.transport.client import Connection
-from testkit.kafka.in_place import PREVIOUS_LEVELS, KafkaInPlace
-from testkit.kafka.jars import kafka_libs
+from testkit.kafka.in_place import LEVELS, KafkaInPlace
+from testkit.kafka.jars import ORACLE, PREVIOUS, kafka_libs
 from testkit.processes.quorum_cluster import ProcessCluster
 from testkit.processes.waiting import until
 from tests.interop.mixed_cluster import (
@@ -209,9 +209,7 @@ def test_kafkas_broker_under_our_controllers(tmp_path: Path) -> None:
     both are replaced.
     """
     settings = {**SETTINGS, "kraftbox.broker.connection.loss.fence.ms": "200"}
-    with ProcessCluster(
-        tmp_path, brokers=3, settings=settings, features=PREVIOUS_LEVELS
-    ) as cluster:
+    with ProcessCluster(tmp_path, brokers=3, settings=settings, features=LEVELS[ORACLE]) as cluster:
         place = cluster.nodes[6]
         second = {
             "log.dirs": f"{place.data},{place.data}2",
@@ -239,7 +237,7 @@ def test_our_brokers_under_kafkas_controller(tmp_path: Path) -> None:
     reports its last shutdown.
     """
     with ProcessCluster(
-        tmp_path, controllers=1, brokers=3, settings=SETTINGS, features=PREVIOUS_LEVELS
+        tmp_path, controllers=1, brokers=3, settings=SETTINGS, features=LEVELS[ORACLE]
     ) as cluster:
         theirs = {n: KafkaInPlace(cluster.nodes[n]) for n in (1, 2)}
         with running(cluster, theirs, (2, 3, 4)) as mixed:
@@ -251,3 +249,17 @@ def test_our_brokers_under_kafkas_controller(tmp_path: Path) -> None:
     assert [e for e in told if e.is_lossy] == []
     eligible_ones = Counter(e.to_leader for e in told if e.kind == "elr")
     assert eligible_ones == {2: PARTITIONS, 3: 2 * PARTITIONS}
+
+
+@pytest.mark.rest
+def test_brokers_of_both_releases_under_previous_controller(tmp_path: Path) -> None:
+    """Controller and broker 2 are Kafka 4.3.1's, 3 is ours, 4 is Kafka 4.4.0's: level 30."""
+    releases = {1: PREVIOUS, 2: PREVIOUS, 4: ORACLE}
+    with ProcessCluster(
+        tmp_path, controllers=1, brokers=3, settings=SETTINGS, features=LEVELS[PREVIOUS]
+    ) as cluster:
+        theirs = {n: KafkaInPlace(cluster.nodes[n], version=v) for n, v in releases.items()}
+        with running(cluster, theirs, (2, 3, 4)) as mixed:
+            story(mixed, 3, 2, 4)
+            told = audited(mixed)
+    assert [e for e in told if e.is_lossy] == []

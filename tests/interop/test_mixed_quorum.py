@@ -4,7 +4,7 @@ directions."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,8 @@ from metalog.image.features import FEATURES
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.batch.header import iter_batches
 from testkit.audits import elections_of
-from testkit.kafka.in_place import PREVIOUS_LEVELS, KafkaInPlace
-from testkit.kafka.jars import kafka_libs
+from testkit.kafka.in_place import LEVELS, KafkaInPlace
+from testkit.kafka.jars import ORACLE, PREVIOUS, kafka_libs
 from testkit.processes.quorum_cluster import CLUSTER_ID, NodeProcess, ProcessCluster
 from testkit.processes.waiting import until
 
@@ -31,17 +31,21 @@ pytestmark = [
 
 @contextlib.contextmanager
 def mixed(
-    directory: Path, kafka_ids: tuple[int, ...], *, dynamic: bool
+    directory: Path, kafka_ids: tuple[int, ...], *, dynamic: bool, version: str
 ) -> Iterator[tuple[ProcessCluster, dict[int, KafkaInPlace]]]:
-    """Start controllers 1-3, those in `kafka_ids` Kafka's, and one broker of ours."""
-    with ProcessCluster(directory, brokers=1, dynamic=dynamic, features=PREVIOUS_LEVELS) as cluster:
-        theirs = {i: KafkaInPlace(cluster.nodes[i]) for i in kafka_ids}
+    """Start controllers 1-3, those in `kafka_ids` Kafka's, and one broker of ours.
+
+    Both sides format with the same explicit levels; `version` is Kafka's release.
+    """
+    levels = LEVELS[version]
+    with ProcessCluster(directory, brokers=1, dynamic=dynamic, features=levels) as cluster:
+        theirs = {i: KafkaInPlace(cluster.nodes[i], version=version) for i in kafka_ids}
         try:
             for node in cluster.nodes.values():
                 given = cluster.initial_controllers() if dynamic and node.is_controller else None
                 if node.id in theirs:
                     option = ["--initial-controllers", given] if given else []
-                    theirs[node.id].node.format(CLUSTER_ID, *features(), *option)
+                    theirs[node.id].node.format(CLUSTER_ID, *features(levels), *option)
                 else:
                     node.format(initial_controllers=given)
             for node in cluster.nodes.values():
@@ -54,9 +58,10 @@ def mixed(
                 one.stop()
 
 
-def features() -> list[str]:
-    """Return format options: our brokers' features at their highest level, Kafka's others at 0."""
-    arguments = []
+def features(levels: Iterable[str]) -> list[str]:
+    """Return format options: `levels`, our brokers' other features at their highest level, and
+    Kafka's others at 0."""
+    arguments = [part for level in levels for part in ("--feature", level)]
     for name, levels in sorted(SUPPORTED_FEATURES.items()):
         if name not in ("metadata.version", "kraft.version"):
             arguments += ["--feature", f"{name}={levels.max_level}"]
@@ -96,12 +101,21 @@ def batches(node: NodeProcess) -> dict[int, bytes]:
     return {h.base_offset: data[at : at + h.size_bytes] for h, at in iter_batches(data)}
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("kafka_ids", [(3,), (2, 3)], ids=["one of theirs", "two of theirs"])
-def test_mixed_quorum(tmp_path: Path, kafka_ids: tuple[int, ...], dynamic: bool) -> None:
+@pytest.mark.parametrize(
+    ("kafka_ids", "dynamic", "version"),
+    [
+        pytest.param((3,), False, ORACLE, id="one of theirs, static"),
+        pytest.param((3,), True, ORACLE, id="one of theirs, dynamic"),
+        pytest.param((2, 3), True, ORACLE, id="two of theirs, dynamic"),
+        pytest.param((2, 3), False, PREVIOUS, id="two of the previous release, static"),
+    ],
+)
+def test_mixed_quorum(
+    tmp_path: Path, kafka_ids: tuple[int, ...], dynamic: bool, version: str
+) -> None:
     """Every controller but one's own is lost in turn; leaders of both kinds accept creations."""
     leaders = set()
-    with mixed(tmp_path, kafka_ids, dynamic=dynamic) as (cluster, theirs):
+    with mixed(tmp_path, kafka_ids, dynamic=dynamic, version=version) as (cluster, theirs):
         for number in range(4):
             leader = leader_id(cluster)
             leaders.add(leader in theirs)

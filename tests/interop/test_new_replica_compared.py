@@ -1,4 +1,4 @@
-"""KIP-1023 on Apache Kafka 4.3 and on us: the beginning of an empty replica of a tiered topic.
+"""KIP-1023 on Apache Kafka 4.4 and on us: the beginning of an empty replica of a tiered topic.
 
 Each topic is a case. Broker 2 has it alone; then broker 3 gets a replica, and leads it. Both sides
 agree on the first offset that the new replica copied, its log start, and its epochs.
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from storage.log.checkpoints import LEADER_EPOCH_CHECKPOINT, decode_epochs
-from testkit.kafka.jars import tiered_store, tiered_store_jar
+from testkit.kafka.jars import kafka_libs, tiered_store
 from testkit.processes.waiting import until
 from tests.interop import tier_sides
 from tests.interop.election_sides import Side, Topic, running
@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),
     pytest.mark.rest,
     pytest.mark.skipif(
-        tiered_store_jar() is None,
+        kafka_libs() is None,
         reason="no Java or Maven to get Kafka's jars with (docs/gaps.md)",
     ),
 ]
@@ -159,8 +159,6 @@ class Player:
 @pytest.fixture
 def sides(tmp_path: Path) -> Iterator[tuple[Side, Side]]:
     """Start Kafka's side and ours."""
-    jar = tiered_store_jar()
-    assert jar is not None
     kafka, own = tmp_path / "kafka", tmp_path / "ours"
     for folder in (kafka, own):
         folder.mkdir()
@@ -171,7 +169,7 @@ def sides(tmp_path: Path) -> Iterator[tuple[Side, Side]]:
             kafka=True,
             brokers=2,
             settings={**tier_sides.settings(kafka), **SWITCHED_ON},
-            of_kafka=tiered_store(jar, kafka / "store"),
+            of_kafka=tiered_store(kafka / "store"),
         ) as theirs,
         running(
             "ours",

@@ -20,13 +20,13 @@ from protocol.private_numbers import (
 )
 from protocol.schema import parse_versions
 from testkit.kafka.beyond import BEYOND_KAFKA
-from testkit.kafka.jars import KAFKA_VERSION, ORACLE, java_program, kafka_libs
+from testkit.kafka.jars import ORACLE, PREVIOUS, java_program, kafka_libs
 from tools.generate_messages import definitions
 
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.core,
-    pytest.mark.parametrize("version", [KAFKA_VERSION, ORACLE]),
+    pytest.mark.parametrize("version", [PREVIOUS, ORACLE]),
 ]
 
 ERROR_CODES = Path(__file__).parent / "java/ErrorCodes.java"

@@ -31,7 +31,8 @@ from confluent_kafka.admin import (
 )
 
 from testkit.audits import elections_of, kinds_of
-from testkit.kafka.jars import ORACLE, kafka_libs
+from testkit.kafka.in_place import LEVELS
+from testkit.kafka.jars import ORACLE, PREVIOUS, kafka_libs
 from testkit.kafka.nodes import ApacheKafkaNode
 from testkit.kafka.tools import KafkaTools
 from testkit.kafka.twins import (
@@ -235,19 +236,23 @@ class World:
         return messages
 
 
-def format_ours(place: NodeDirectory) -> None:
+def format_ours(place: NodeDirectory, version: str) -> None:
+    """Format with levels that this release of Kafka supports; Kraftbox starts first, and writes
+    them into the log, where 4.3.1 finds them."""
     command = [sys.executable, "-m", "kraftbox", "storage", "format", "--standalone"]
     command += ["--cluster-id", CLUSTER_ID, "--config", str(place.write_config())]
+    for level in LEVELS[version]:
+        command += ["--feature", level]
     subprocess.run(command, check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize(("end", "version"), [("stop", PREVIOUS), ("kill", ORACLE)])
 def test_kafka_starts_on_what_we_wrote_and_we_go_on_after_it(
-    place: NodeDirectory, end: str
+    place: NodeDirectory, end: str, version: str
 ) -> None:
-    format_ours(place)
+    format_ours(place, version)
     world = World(place)
-    ours, kafka = KraftboxServer(place), kafka_at(place, ORACLE)
+    ours, kafka = KraftboxServer(place), kafka_at(place, version)
     with running(ours):
         world.begin()
         world.produce("kraftbox")
@@ -271,12 +276,13 @@ def elected_as(place: NodeDirectory) -> set[str]:
     return set(kinds_of(elections_of(place.data / "__cluster_metadata-0")))
 
 
+@pytest.mark.parametrize("version", [ORACLE, PREVIOUS])
 def test_we_start_on_what_kafka_wrote_and_it_goes_on_after_us(
-    place: NodeDirectory, tools: KafkaTools
+    place: NodeDirectory, version: str
 ) -> None:
-    place.format(tools, *COMMON_FEATURES)
     world = World(place)
-    ours, kafka = KraftboxServer(place), kafka_at(place)
+    ours, kafka = KraftboxServer(place), kafka_at(place, version)
+    kafka.format(CLUSTER_ID, "--standalone", *COMMON_FEATURES)
     with running(kafka):
         world.begin()
         world.produce("kafka")

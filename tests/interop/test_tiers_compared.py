@@ -1,4 +1,4 @@
-"""Stories of tiered storage on Apache Kafka 4.3 and on us, with equal offsets after each step.
+"""Stories of tiered storage on Apache Kafka 4.4 and on us, with equal offsets after each step.
 
 `tier_stories.txt` has the stories. Both clusters take each step at the same time. Transactions,
 which our brokers do not accept, are tested with a log that Kafka wrote: our tier returns the same
@@ -25,7 +25,7 @@ from client.admin import Admin
 from client.elections import ElectionType
 from protocol.ids import uuid_to_text
 from storage.tiered.records import METADATA_TOPIC
-from testkit.kafka.jars import tiered_store, tiered_store_jar
+from testkit.kafka.jars import kafka_libs, tiered_store
 from testkit.kafka.tools import KafkaTools
 from testkit.processes.waiting import until
 from tests.interop import tier_formats, tier_sides, tier_transactions
@@ -36,7 +36,7 @@ pytestmark = [
     pytest.mark.interop,
     pytest.mark.filterwarnings("default"),
     pytest.mark.skipif(
-        tiered_store_jar() is None,
+        kafka_libs() is None,
         reason="no Java or Maven to get Kafka's jars with (docs/gaps.md)",
     ),
 ]
@@ -226,8 +226,6 @@ def same_segments(sides: Sequence[Side], story: Story) -> None:
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
     """Start Kafka's side and ours."""
-    jar = tiered_store_jar()
-    assert jar is not None
     kafka, own = (tmp_path_factory.mktemp(name) for name in ("kafka", "ours"))
     with (
         running(
@@ -236,7 +234,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
             kafka=True,
             brokers=BROKERS,
             settings=tier_sides.settings(kafka),
-            of_kafka=tiered_store(jar, kafka / "store"),
+            of_kafka=tiered_store(kafka / "store"),
         ) as theirs,
         running(
             "ours", own, kafka=False, brokers=BROKERS, settings=tier_sides.settings(own)

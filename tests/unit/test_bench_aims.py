@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.aims import AIMS, Aim, judged, lines_of, main, of_moves, of_start, page, to_kafka
+from bench.aims import AIMS, KAFKA, Aim, judged, lines_of, main, of_moves, of_start, page, to_kafka
 
 DOCS = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 ROW = "1 producer, acks=all, 1 KB: MB/s"
@@ -34,13 +34,13 @@ def test_unmeasured_aim_is_neither_met_nor_missed() -> None:
 def test_moves_are_compared_round_by_round() -> None:
     found = [
         {"case": "moves", "name": "Kraftbox", "p999_ms": 20.0},
-        {"case": "moves", "name": "Kafka 4.3.1", "p999_ms": 40.0},
+        {"case": "moves", "name": KAFKA, "p999_ms": 40.0},
         {"case": "moves", "name": "Kraftbox", "p999_ms": 30.0},
-        {"case": "moves", "name": "Kafka 4.3.1", "p999_ms": 120.0},
+        {"case": "moves", "name": KAFKA, "p999_ms": 120.0},
         {"case": "killed", "name": "Kraftbox", "p999_ms": 900.0},
     ]
     assert of_moves("p999_ms")(found) == [20.0, 30.0]
-    assert of_moves("p999_ms", "Kafka 4.3.1")(found) == [0.5, 0.25]
+    assert of_moves("p999_ms", KAFKA)(found) == [0.5, 0.25]
 
 
 def test_nodes_of_a_cluster_are_added_up() -> None:

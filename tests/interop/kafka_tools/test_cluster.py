@@ -25,6 +25,13 @@ def test_cluster(trial: Trial, node: Node) -> None:
         assert f"127.0.0.1 {port}" in re.sub(" +", " ", listed)
         unknown = trial.run("unregister", *at, "--id", "77")
         assert "BrokerIdNotRegisteredException" in unknown.text
+        printed = trial.works(f"api-versions{by}", "api-versions", *at)
+        assert "ApiVersions(18): 0 to 5 [usable: 5]" in printed
+        assert "UnregisterController(94): 0 [usable: 0]" in printed
+        unknown = trial.run("unregister-controller", *at, "--id", "77")
+        assert "ControllerIdNotRegisteredException" in unknown.text
+        active = trial.run("unregister-controller", *at, "--id", "1")
+        assert "InvalidRequestException" in active.text
     fenced = trial.works("fenced brokers", "list-endpoints", *node.at, "--include-fenced-brokers")
     assert "unfenced" in fenced
 
@@ -42,15 +49,14 @@ def test_broker_api_versions(trial: Trial, node: Node) -> None:
 def test_features(trial: Trial, node: Node) -> None:
     for at, by in ((node.at, ""), (node.controller, ", by a controller")):
         printed = re.sub(r"\s+", " ", trial.works(f"describe{by}", *at, "describe"))
-        # The tools are of 4.3.1, which has no name for the highest level of 4.4.
         assert (
-            "metadata.version SupportedMinVersion: 3.3-IV3 SupportedMaxVersion: UNKNOWN 33 "
-            "FinalizedVersionLevel: 4.3-IV0"
+            "metadata.version SupportedMinVersion: 3.3-IV3 SupportedMaxVersion: 4.4-IV2 "
+            "FinalizedVersionLevel: 4.4-IV2"
         ) in printed
         trial.works(
-            f"upgrade to the level it has{by}", *at, "upgrade", "--feature", "metadata.version=30"
+            f"upgrade to the level it has{by}", *at, "upgrade", "--feature", "metadata.version=33"
         )
-    trial.works("version-mapping", "version-mapping", "--release-version", "4.3")
+    trial.works("version-mapping", "version-mapping", "--release-version", "4.4")
     trial.works("feature-dependencies", "feature-dependencies", "--feature", "group.version=1")
     trial.refuses(
         "upgrade of what is not built",
@@ -59,6 +65,11 @@ def test_features(trial: Trial, node: Node) -> None:
         "--feature",
         "transaction.version=2",
         saying="Local controller 1 does not support this feature.",
+    )
+    trial.refuses(
+        "upgrade --release-version, which names features that are not built",
+        *(*node.at, "upgrade", "--release-version", "4.4"),
+        saying="this controller supports 0 to 0",
     )
     trial.refuses(
         "downgrade that loses metadata",
@@ -85,6 +96,11 @@ def test_metadata_quorum(trial: Trial, node: Node) -> None:
         *node.at,
         "remove-controller",
         *who,
+        saying="The node does not support REMOVE_RAFT_VOTER",
+    )
+    trial.refuses(
+        "remove-controller --unregister",
+        *(*node.at, "remove-controller", *who, "--unregister"),
         saying="The node does not support REMOVE_RAFT_VOTER",
     )
     config = ("--command-config", str(node.place.write_config()))

@@ -10,7 +10,7 @@ from tests.interop.kafka_tools.toolbox import Admin, Node, T, tool
 pytestmark = pytest.mark.interop
 
 
-@tool("kafka.admin.ConfigCommand", "kafka-configs")
+@tool(f"{T}ConfigCommand", "kafka-configs")
 def test_configs(trial: Trial, node: Node, admin: Admin) -> None:
     topic = admin.topic("configs")
     entities = (

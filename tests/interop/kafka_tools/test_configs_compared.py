@@ -16,7 +16,6 @@ import pytest
 
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol.transport.client import Connection
-from testkit.kafka.jars import ORACLE
 from testkit.kafka.tool_table import Row, check_rows
 from testkit.kafka.tools import KafkaTools
 from testkit.kafka.twins import COMMON_FEATURES, NODE_ID, KraftboxServer, NodeDirectory, kafka_at
@@ -57,7 +56,7 @@ CHANGES = (
 Each of these is allowed whether it has arrived or not.
 """
 ADDED = re.compile(r"([\w.-]+)=(\[.*?\]|[^,]*)")
-TOOL = "kafka.admin.ConfigCommand"
+TOOL = "org.apache.kafka.tools.ConfigCommand"
 
 RESOURCES = {
     "topic": (TOPIC, "described"),
@@ -104,7 +103,7 @@ def twins(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     )
     for place in places:
         place.format(tools, *COMMON_FEATURES)
-    kafka, ours = kafka_at(places.kafka, ORACLE), KraftboxServer(places.ours)
+    kafka, ours = kafka_at(places.kafka), KraftboxServer(places.ours)
     try:
         kafka.start()
         ours.start()

@@ -159,17 +159,25 @@ def test_streams_application_reset(trial: Trial, node: Node, admin: Admin) -> No
 @tool(f"{T}streams.StreamsGroupCommand", "kafka-streams-groups")
 def test_streams_groups(trial: Trial, node: Node) -> None:
     assert trial.works("list", *node.at, "--list").strip() == ""
-    trial.refuses("describe", *node.at, "--describe", "--group", "s", saying=NO_STREAMS_GROUPS)
+    group = ("--describe", "--group", "s")
+    trial.refuses("describe", *node.at, *group, saying=NO_STREAMS_GROUPS)
+    trial.refuses("describe --topology", *node.at, *group, "--topology", saying=NO_STREAMS_GROUPS)
 
 
 @tool(f"{T}consumer.group.ShareGroupCommand", "kafka-share-groups")
-def test_share_groups(trial: Trial, node: Node, admin: Admin) -> None:
+def test_share_groups(trial: Trial, node: Node, admin: Admin, tmp_path: Path) -> None:
     topic = admin.topic("share-groups")
     assert trial.works("list", *node.at, "--list").strip() == ""
     group = ("--group", "s")
     trial.refuses("describe", *node.at, "--describe", *group, saying=NO_SHARE_GROUPS)
     reset = ("--reset-offsets", *group, "--topic", topic, "--to-earliest", "--execute")
     trial.refuses("reset offsets", *node.at, *reset, saying=NO_SHARE_GROUPS)
+    plan = tmp_path / "plan.csv"
+    plan.write_text(f"{topic},0,0\n")
+    for how in (("--to-current",), ("--to-offset", "0"), ("--from-file", str(plan))):
+        scope = () if how[0] == "--from-file" else ("--topic", topic)
+        asked = ("--reset-offsets", *group, *scope, *how, "--dry-run", "--export")
+        trial.refuses(f"reset {how[0]} --export", *node.at, *asked, saying=NO_SHARE_GROUPS)
     trial.refuses("delete", *node.at, "--delete", *group, saying="Group 's' is not a share group.")
 
 
@@ -191,3 +199,5 @@ def test_verifiable_share_consumer(trial: Trial, node: Node, admin: Admin) -> No
     topic = ("--topic", admin.topic("verifiable-share", records=1))
     asked = (*node.at, *topic, "--group-id", "vs", "--max-messages", "1")
     trial.refuses("consume", *asked, saying=NO_SHARE_CONSUMERS)
+    pattern = ("--ack-pattern", "accept,reject", "--acknowledgement-mode", "sync")
+    trial.refuses("consume, --ack-pattern", *asked, *pattern, saying=NO_SHARE_CONSUMERS)

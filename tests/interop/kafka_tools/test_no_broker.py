@@ -1,4 +1,4 @@
-"""Kafka's tools that need no broker."""
+"""Kafka's tools that need no broker, and the one for Connect's topics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from testkit.kafka.jars import kafka_libs
 from testkit.kafka.tool_table import Trial
 from testkit.kafka.tools import ToolRun
-from tests.interop.kafka_tools.toolbox import Node, T, tool
+from tests.interop.kafka_tools.toolbox import Admin, Node, T, tool
 
 pytestmark = pytest.mark.interop
 
@@ -57,3 +57,19 @@ def test_connect_plugin_path(trial: Trial, tmp_path: Path) -> None:
         "list plug-ins: needs no broker", ToolRun(done.returncode, done.stdout, done.stderr)
     )
     assert "Total plugins:" in printed
+
+
+@tool(f"{T}ConnectInternalTopics", "connect-internal-topics")
+def test_connect_internal_topics(trial: Trial, node: Node, admin: Admin, tmp_path: Path) -> None:
+    """The tool creates the three topics of a Connect worker's configuration (new in Kafka 4.4)."""
+    worker = tmp_path / "worker.properties"
+    settings = {"bootstrap.servers": node.place.bootstrap, "group.id": "connect"}
+    for kind in ("config", "offset", "status"):
+        settings[f"{kind}.storage.topic"] = f"connect-{kind}"
+        settings[f"{kind}.storage.replication.factor"] = "1"
+    for kind in ("key", "value"):
+        settings[f"{kind}.converter"] = "org.apache.kafka.connect.json.JsonConverter"
+    worker.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    trial.works("create", "create", "--worker-config", str(worker))
+    found = {kind: len(admin.ends(f"connect-{kind}")) for kind in ("config", "offset", "status")}
+    assert found == {"config": 1, "offset": 25, "status": 5}

@@ -126,6 +126,9 @@ def test_producer_performance(trial: Trial, node: Node, admin: Admin) -> None:
     printed = trial.works("produce", *node.at, "--topic", topic, *load, *properties)
     assert "2000 records sent" in printed
     assert admin.ends(topic) == {0: 2000}
+    seeded = ("--key-distribution", "random", "--record-key-range", "5", "--random-seed", "7")
+    trial.works("produce with keys", *node.at, "--topic", topic, *load, *seeded)
+    assert admin.ends(topic) == {0: 4000}
     refuses = ("--transactional-id", "perf", "--transaction-duration-ms", "100")
     trial.refuses(
         "with transactions",
@@ -176,6 +179,7 @@ def test_verifiable_consumer(trial: Trial, node: Node, admin: Admin) -> None:
             "--max-messages",
             "20",
             *(*group[:1], f"verifiable-{protocol}".replace(" ", "-"), *group[2:]),
+            *("--close-timeout", "5000"),
             *others,
         )
         events = [json.loads(line) for line in printed.splitlines()]

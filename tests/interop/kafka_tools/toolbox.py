@@ -8,18 +8,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from testkit.kafka.jars import ORACLE
 from testkit.kafka.nodes import kafka_class_path
-from testkit.kafka.tool_table import check_row
+from testkit.kafka.tool_table import Trial, check_row
 from testkit.kafka.tools import KafkaTools, ToolRun
 from testkit.kafka.twins import NodeDirectory
 
 T = "org.apache.kafka.tools."
-TOOLS_JAR = "kafka-tools-4.3.1.jar"
-MORE_CLASSES = {
-    "kafka.admin.ConfigCommand",
-    "kafka.tools.StorageTool",
-    "org.apache.kafka.shell.MetadataShell",
-}
+TOOLS_JAR = f"kafka-tools-{ORACLE}.jar"
+SHELL = "org.apache.kafka.shell.MetadataShell"
+MORE_CLASSES = {"kafka.tools.StorageTool", SHELL}
 """Tools that are in other jars, among classes that are not tools."""
 
 NO_SHARE_GROUPS = "The node does not support SHARE_GROUP_DESCRIBE"
@@ -48,7 +46,8 @@ def tool(name: str, script: str | None) -> Callable[[Callable[..., None]], Calla
         @functools.wraps(test)
         def run(**fixtures: Any) -> None:
             test(**fixtures)
-            check_row("tools", fixtures["trial"].row())
+            trial: Trial = fixtures.get("trial") or fixtures["shell_trial"]
+            check_row("tools", trial.row())
 
         return run
 
