@@ -1,8 +1,8 @@
-"""The group coordinator's answers compared with those of Apache Kafka 4.3.1, line by line.
+"""The group coordinator's answers compared with those of Apache Kafka 4.4.0, line by line.
 
-`groups/kafka-4.3.1.txt` was recorded from one Kafka node. To record it again, start a node with
+`groups/kafka-4.4.0.txt` was recorded from one Kafka node. To record it again, start a node with
 `group.initial.rebalance.delay.ms=0` and topics `a` (4 partitions) and `b` (2), and run `python -m
-tests.golden.test_groups HOST:PORT > tests/golden/groups/kafka-4.3.1.txt`.
+tests.golden.test_groups HOST:PORT > tests/golden/groups/kafka-4.4.0.txt`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from testkit.memory.group_coordinator import PARTITIONS, FakeLog
 from testkit.memory.group_shard import TOPICS
 from tests.golden.groups.scenario import CLIENT, Scenario
 
-RECORDED = Path(__file__).parent / "groups/kafka-4.3.1.txt"
+RECORDED = Path(__file__).parent / "groups/kafka-4.4.0.txt"
 
 
 async def transcript(host: str, port: int, prefix: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Offsets of transactions in a log of Apache Kafka 4.3.1, with the same answers here as there (T9).
+"""Offsets of transactions in a log of Apache Kafka 4.4.0, with the same answers here as there (T9).
 
 `groups/transactions.py` recorded it.
 """
@@ -16,7 +16,7 @@ from testkit.memory.broker import NODE, OTHER, Harness
 from testkit.memory.group_shard import SomeTopics
 from tests.golden.groups.transactions import ANSWERS, LOG, TOPIC, line
 
-TOPIC_ID = bytes.fromhex("1b27b75321cd45e59891815739835def")
+TOPIC_ID = bytes.fromhex("d7c26e6e69ea442d863f6367871ff88b")
 """The topic id that Kafka recorded with commits outside of transactions."""
 
 

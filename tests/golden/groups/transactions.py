@@ -24,8 +24,8 @@ from protocol.messages.offset_fetch import OffsetFetchRequest
 from protocol.transport.client import Connection
 from testkit.kafka.twins import CLUSTER_ID, COMMON_FEATURES, NodeDirectory, kafka_at
 
-LOG = Path(__file__).parent / "transactions-4.3.1.log"
-ANSWERS = Path(__file__).parent / "transactions-4.3.1.txt"
+LOG = Path(__file__).parent / "transactions-4.4.0.log"
+ANSWERS = Path(__file__).parent / "transactions-4.4.0.txt"
 TOPIC = "t"
 TIMEOUT_S = 30
 TIMEOUT_MS = 30_000.0
