@@ -157,7 +157,7 @@ def keys_page() -> str:
     lines = [
         "# All configuration keys",
         "",
-        "Names, defaults and allowed values are those of Kafka 4.3, except for `kraftbox.*`.",
+        "Names, defaults and allowed values are those of Kafka 4.4, except for `kraftbox.*`.",
         "A node accepts the keys without effect and warns about them; the last section lists them.",
     ]
     for title, keys in (
@@ -200,7 +200,7 @@ def errors_page() -> str:
     lines = [
         "# Error codes",
         "",
-        "Every error code of Kafka 4.3 and of Kraftbox. Clients repeat a request after a retriable",
+        "Every error code of Kafka 4.4 and of Kraftbox. Clients repeat a request after a retriable",
         "error. Most responses have a more exact message than the text below.",
         "",
         "| code | name | retriable | text |",
