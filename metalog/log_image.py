@@ -3,7 +3,8 @@
 There is one per process. The loader advances it along the committed log. The active controller adds
 the image after each batch that it appends, and decides on the last one. Such an image becomes the
 committed one when its batch is committed. So the node replays its own records only once, and both
-images share their common parts. Any other committed batch is replayed.
+images share their common parts. Any other committed batch is replayed, and so are batches with a
+metadata transaction: their image is visible only once the transaction has ended.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from metalog.image.replay import Replayer, TouchedTopics
 from metalog.image.values import MetadataImage, Provenance
 from metalog.quorum.batches import Batch
+from protocol.metadata import BeginTransactionRecord
 from runtime.errors import InvariantViolated
 
 
@@ -76,18 +78,25 @@ class LogImage:
             self._replayer.skip(end)
         elif first is not None and first[:2] == (batch.base_offset, batch.epoch):
             self._appended.popleft()
-            self._replayer.adopt(first.image.at(end), batch.records)
+            if self._replayer.in_transaction or type(batch.records[0]) is BeginTransactionRecord:
+                # The image after the append shows records of a transaction that may still be open.
+                self._replay(batch)
+            else:
+                self._replayer.adopt(first.image.at(end), batch.records)
         else:
             # Another leader wrote the batch at the offset of this node's append.
             self._appended.clear()
-            self._replayer.apply_batch(
-                batch.records,
-                base_offset=batch.base_offset,
-                epoch=batch.epoch,
-                timestamp_ms=batch.append_timestamp_ms,
-            )
+            self._replay(batch)
         self.end_offset = batch.last_offset + 1
         return self._replayer.take_touched()
+
+    def _replay(self, batch: Batch) -> None:
+        self._replayer.apply_batch(
+            batch.records,
+            base_offset=batch.base_offset,
+            epoch=batch.epoch,
+            timestamp_ms=batch.append_timestamp_ms,
+        )
 
     def load(self, image: MetadataImage) -> None:
         """Start over from the image of a snapshot.

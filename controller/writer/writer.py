@@ -14,8 +14,7 @@ When the node loses leadership, it drops uncommitted records from the image and 
 requests with NOT_CONTROLLER. The next leader's log determines whether these records survive (M18).
 
 A node that becomes leader decides only once its whole log is committed and replayed; requests wait
-until then. If its log is empty, it first writes the bootstrap records. If the log ends inside a
-metadata transaction that an earlier leader left open, it aborts the transaction.
+until then. Before its first decision it may have to write records (`activation.py`).
 
 A decided record that does not replay stops the process (InvariantViolated): it must not reach the
 log.
@@ -45,6 +44,7 @@ from controller.heartbeats import Heartbeats
 from controller.quotas.mutations import MutationQuotas
 from controller.report_epochs import ReportEpochs
 from controller.settings import ControllerSettings
+from controller.writer.activation import activation_records
 from controller.writer.activities import (
     Activities,
     Activity,
@@ -63,11 +63,7 @@ from metalog.image.values import MetadataImage
 from metalog.loader import MetadataLoader
 from metalog.quorum.node import NotLeader
 from protocol.errors import ApiError, EncodeError, ErrorCode
-from protocol.metadata import (
-    AbortTransactionRecord,
-    FeatureLevelRecord,
-    PartitionChangeRecord,
-)
+from protocol.metadata import FeatureLevelRecord, PartitionChangeRecord
 from protocol.schema import MetadataRecord
 from protocol.transport.dispatch import Connection
 from runtime.clock import Clock
@@ -576,10 +572,13 @@ class Controller:
             "Became the active controller", epoch=epoch, next_offset=self._quorum.log_end_offset
         )
         self._take_contacts(self.committed_image)
-        if self._log_image.in_transaction:
-            self._try_append([AbortTransactionRecord(reason="a new controller took over")])
-        if self._active and self._log_image.working.metadata_version is None:
-            self._try_append(_repeatable(self._bootstrap))
+        self._try_append(
+            activation_records(
+                self._bootstrap,
+                has_metadata=self._log_image.working.metadata_version is not None,
+                in_transaction=self._log_image.in_transaction,
+            )
+        )
         if self._active:
             self._activities.begin(self._clock.monotonic_ms())
             self._arm()
@@ -718,18 +717,3 @@ def _settle_error(
         future.set_result(fail(error))
     else:
         future.set_exception(error)
-
-
-def _repeatable(first_records: Sequence[MetadataRecord]) -> Sequence[MetadataRecord]:
-    """Return the first records in an order that a takeover between two batches cannot cut short.
-
-    The next controller writes all of them again unless the log has a `metadata.version`. So if they
-    need several batches, that record is the last one; the others may be repeated.
-    """
-    if len(first_records) <= RECORDS_PER_OPERATION_MAX:
-        return first_records
-    return sorted(first_records, key=_sets_metadata_version)
-
-
-def _sets_metadata_version(record: MetadataRecord) -> bool:
-    return isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION

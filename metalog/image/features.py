@@ -60,6 +60,8 @@ ranges as hosts of ACLs, KIP-1276, which the image keeps as text). A cluster can
 lowered across one of them: metadata could be lost."""
 
 DIRECTORY_ASSIGNMENT_LEVEL = 17
+METADATA_TRANSACTION_LEVEL = 13
+"""3.6-IV1: metadata transactions (KIP-868)."""
 CONTROLLER_REGISTRATION_LEVEL = 15
 SCRAM_LEVEL = 11
 DELEGATION_TOKEN_LEVEL = 14

@@ -22,6 +22,7 @@ from metalog.quorum.batches import read_batches
 from metalog.quorum.log import MetadataLog
 from protocol.batch.header import iter_batches
 from protocol.metadata import (
+    FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -121,7 +122,9 @@ class MetadataTruth:
         self.records += 1
         before = self.image
         self.image = replay(before, record)
-        if isinstance(record, RegisterBrokerRecord):
+        if isinstance(record, FeatureLevelRecord):
+            _judge_level(offset, before, record)
+        elif isinstance(record, RegisterBrokerRecord):
             self._judge_registration(offset, before, record.broker_id)
             self._note_addresses(record.broker_id)
         elif isinstance(record, TopicRecord):
@@ -255,3 +258,11 @@ class MetadataTruth:
         # With the feature, only a replica that was alone before it stays in the ISR.
         if not alone or self._stays.get(key) != one.isr[0]:
             require(not fenced, f"P10: {where}: fenced {fenced} in the ISR {one.isr}")
+
+
+def _judge_level(offset: int, before: MetadataImage, record: FeatureLevelRecord) -> None:
+    """Check that the record changes a level: each controller knows the log's first records."""
+    require(
+        before.features.get(record.name) != record.feature_level,
+        f"M18: record {offset} sets {record.name} to {record.feature_level} again",
+    )

@@ -88,3 +88,10 @@ def test_new_isr_member_does_not_count_as_one_that_stayed() -> None:
                 part(cluster, leader=-1),
             ]
         )
+
+
+def test_first_records_that_are_written_twice_are_found() -> None:
+    """M18, KIP-1170: a new controller knows the committed records and repeats none of them."""
+    cluster = Committed(metadata_version=LEVEL)
+    with pytest.raises(Violation, match="M18: record 1 sets metadata.version to 30 again"):
+        cluster.apply([FeatureLevelRecord(name="metadata.version", feature_level=LEVEL)])

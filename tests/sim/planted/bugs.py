@@ -22,6 +22,7 @@ DURABILITY = "storage.log.durability:LogDurability"
 TRUNCATION = "storage.log.truncation:LogTruncation"
 BOUNDS = "storage.log.bounds:LogBounds"
 ISR = "controller.topics.isr"
+ACTIVATION = "controller.writer.activation"
 REGISTRATION = "controller.brokers.registration"
 
 
@@ -396,6 +397,13 @@ REGISTERS_AT_ONCE = (
     "if True:",
 )
 _CONTROLLER = [
+    _bug(
+        "first records appended twice",
+        "controller",
+        "M18",
+        "a new controller writes the first records of the cluster again",
+        (f"{ACTIVATION}:activation_records", "if has_metadata:", "if False:"),
+    ),
     _bug(
         "unclean by default",
         "controller",

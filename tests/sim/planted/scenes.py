@@ -62,6 +62,7 @@ SCENES: dict[str, Scene] = {
         ((300, "kill", "active controller", {"for_ms": 700}),),
         1_000,
         (
+            "first records appended twice",
             "vote before disk",
             "quorum-state not written",
             "second vote, other disk",

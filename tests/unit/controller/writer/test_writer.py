@@ -23,6 +23,7 @@ from protocol.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
+    EndTransactionRecord,
     FeatureLevelRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -41,6 +42,11 @@ from testkit.memory.controller import SESSION_TIMEOUT_MS, registration, settings
 from testkit.memory.fake_quorum import FakeQuorum
 
 BOOTSTRAP = FeatureLevelRecord(name="metadata.version", feature_level=30)
+FIRST = [
+    BeginTransactionRecord(name="Bootstrap records"),
+    BOOTSTRAP,
+    EndTransactionRecord(),
+]
 
 
 class World:
@@ -71,6 +77,13 @@ class World:
 
     def write(self, *records: Any, **options: Any) -> asyncio.Future[str]:
         return self.controller.submit(lambda view: Decision(records, "done"), same, **options)
+
+
+def users(count: int) -> list[UserScramCredentialRecord]:
+    return [
+        UserScramCredentialRecord(name=f"user{index}", mechanism=1, iterations=4096)
+        for index in range(count)
+    ]
 
 
 def same(value: Any) -> Any:
@@ -114,12 +127,13 @@ def run_in_virtual_time(main: Callable[[], Any]) -> None:
 
 
 class TestLeadership:
-    async def test_an_empty_log_begins_with_the_bootstrap_records(self) -> None:
+    async def test_an_empty_log_begins_with_the_first_records_in_a_transaction(self) -> None:
+        """KIP-1170, KIP-868: the records of ActivationRecordsGenerator of 4.4.0."""
         world = World()
         assert not world.controller.is_active
         world.quorum.become_leader(1)
         assert world.controller.is_active
-        assert world.quorum.records() == [BOOTSTRAP]
+        assert world.quorum.records() == FIRST
         assert world.quorum.metadata_versions == [30]
         assert world.controller.view().image.metadata_version == 30
         assert world.controller.committed_image.metadata_version is None
@@ -137,34 +151,67 @@ class TestLeadership:
     ) -> None:
         """KIP-1170: the next start finds the uncommitted records in its log, and commits them."""
         world = World()
-        world.quorum.add(1, [BOOTSTRAP])
+        world.quorum.add(1, FIRST)
         world.quorum._leader = (100, 2)
         world.quorum.add(2, (), control_count=1)
         world.controller.handle_leader_change(100, 2)
         assert not world.controller.is_active
         world.quorum.commit()
         assert world.controller.is_active
-        assert world.quorum.records() == [BOOTSTRAP]
+        assert world.quorum.records() == FIRST
         assert world.controller.committed_image.metadata_version == 30
 
-    async def test_first_records_of_several_batches_survive_a_takeover_between_them(self) -> None:
-        """`metadata.version` is in the last batch: without it the next controller writes all."""
-        world = World()
-        crowd = [
-            UserScramCredentialRecord(name=f"user{index}", mechanism=1, iterations=4096)
-            for index in range(RECORDS_PER_OPERATION_MAX)
-        ]
+    @pytest.mark.parametrize("at_once", [False, True])
+    async def test_takeover_between_two_batches_of_first_records_repeats_none_of_them(
+        self, at_once: bool
+    ) -> None:
+        """KIP-868: no node shows a part of the records; the next controller aborts and rewrites."""
+        crowd = users(RECORDS_PER_OPERATION_MAX)
+        world = World(commit_at_once=at_once)
         world.controller._bootstrap = [BOOTSTRAP, *crowd]
         world.quorum.become_leader(1)
-        records = world.quorum.records()
-        assert len(records) == len(crowd) + 1
-        assert records[-1] == BOOTSTRAP
+        first, second = (batch.records for batch in world.quorum.batches[1:])
+        assert (len(first), len(second)) == (RECORDS_PER_OPERATION_MAX, 3)
+        world.quorum.commit()
+        assert len(world.controller.committed_image.scram) == len(crowd)
 
         other = World()
         other.controller._bootstrap = [BOOTSTRAP, *crowd]
+        other.quorum.add(1, first)
+        other.lead(2)
+        written = other.quorum.records()[len(first) :]
+        assert written[0] == AbortTransactionRecord(reason="Controller failover")
+        assert written[1:] == [FIRST[0], BOOTSTRAP, *crowd, FIRST[-1]]
+        assert set(other.controller.view().image.scram) == {(1, one.name) for one in crowd}
+
+    async def test_part_of_the_first_records_is_invisible_until_their_transaction_ends(
+        self,
+    ) -> None:
+        world = World()
+        world.controller._bootstrap = [BOOTSTRAP, *users(RECORDS_PER_OPERATION_MAX)]
+        world.quorum.become_leader(1)
+        world.quorum.commit(1)
+        assert world.controller.committed_image.metadata_version is None
+        assert not world.controller.committed_image.scram
+        world.quorum.commit()
+        assert world.controller.committed_image.metadata_version == 30
+
+    async def test_first_records_below_the_level_of_transactions_survive_a_takeover(self) -> None:
+        """`metadata.version` is in the last batch: without it the next controller writes all."""
+        old = FeatureLevelRecord(name="metadata.version", feature_level=12)
+        crowd = users(RECORDS_PER_OPERATION_MAX)
+        world = World()
+        world.controller._bootstrap = [old, *crowd]
+        world.quorum.become_leader(1)
+        records = world.quorum.records()
+        assert len(records) == len(crowd) + 1
+        assert records[-1] == old
+
+        other = World()
+        other.controller._bootstrap = [old, *crowd]
         other.quorum.add(1, crowd)
         other.lead(2)
-        assert other.controller.committed_image.metadata_version == 30
+        assert other.controller.committed_image.metadata_version == 12
 
     async def test_new_leader_is_active_after_commit_of_its_log(self) -> None:
         world = World()
@@ -218,7 +265,8 @@ class TestLeadership:
             else:
                 world.quorum.add(1, [record])
         world.quorum.commit()
-        assert replayed == [BOOTSTRAP, *many]
+        # The first records are in a transaction, which is visible only once it is committed.
+        assert replayed == [*(FIRST if leads else ()), BOOTSTRAP, *many]
         assert sum(topics) == len(many)
         image = world.controller.committed_image
         assert image is world.loader.image
@@ -454,7 +502,7 @@ class TestOperations:
         world.quorum.commit(len(world.quorum.batches) - 3)
         assert not future.done()
         world.quorum.commit()
-        assert await future == "offset 9"
+        assert await future == "offset 11"
         await turns(3)
         assert len(world.quorum.batches) == 7
 
