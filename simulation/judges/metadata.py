@@ -122,20 +122,14 @@ class MetadataTruth:
         self.records += 1
         before = self.image
         self.image = replay(before, record)
-        if isinstance(record, FeatureLevelRecord):
-            _judge_level(offset, before, record)
+        law = _LAWS.get(type(record))
+        if law is not None:
+            law(offset, before, record)
         elif isinstance(record, RegisterBrokerRecord):
             self._judge_registration(offset, before, record.broker_id)
             self._note_addresses(record.broker_id)
         elif isinstance(record, TopicRecord):
             self.topic_names[record.topic_id] = record.name
-        elif isinstance(record, ProducerIdsRecord):
-            first, following = max(before.next_producer_id, 0), record.next_producer_id
-            require(
-                following - first >= PRODUCER_IDS,
-                f"T3: record {offset}: {PRODUCER_IDS} producer ids from {first} on are one "
-                f"broker's, the next one's begin at {following}",
-            )
         elif isinstance(record, RemoveTopicRecord):
             self._removed(before.topics.by_id[record.topic_id])
         elif isinstance(record, PartitionRecord | PartitionChangeRecord):
@@ -266,3 +260,20 @@ def _judge_level(offset: int, before: MetadataImage, record: FeatureLevelRecord)
         before.features.get(record.name) != record.feature_level,
         f"M18: record {offset} sets {record.name} to {record.feature_level} again",
     )
+
+
+def _judge_producer_ids(offset: int, before: MetadataImage, record: ProducerIdsRecord) -> None:
+    """Check that the blocks of producer ids do not overlap."""
+    first, following = max(before.next_producer_id, 0), record.next_producer_id
+    require(
+        following - first >= PRODUCER_IDS,
+        f"T3: record {offset}: {PRODUCER_IDS} producer ids from {first} on are one "
+        f"broker's, the next one's begin at {following}",
+    )
+
+
+_LAWS: Mapping[type[Any], Callable[[int, MetadataImage, Any], None]] = {
+    FeatureLevelRecord: _judge_level,
+    ProducerIdsRecord: _judge_producer_ids,
+}
+"""Laws of single records, which need only the image before them."""
