@@ -25,6 +25,7 @@ from metalog.image.features import (
     KRAFT,
     KRAFT_VERSION,
     METADATA_VERSION,
+    SCRAM_LEVEL,
     UnknownVersion,
     metadata_version_at,
     metadata_version_of,
@@ -57,6 +58,7 @@ class FormatRequest(NamedTuple):
 
     log_dirs: includes `metadata_dir`. endpoints: this node's advertised controller listeners
     (controllers only). features: requested levels by name. release_version: names a Kafka release.
+    credentials: SCRAM credentials of users (`metalog/scram.py`).
     """
 
     node_id: int
@@ -71,6 +73,7 @@ class FormatRequest(NamedTuple):
     no_initial_controllers: bool = False
     features: Mapping[str, int] = {}
     release_version: str | None = None
+    credentials: Sequence[MetadataRecord] = ()
     ignore_formatted: bool = False
     listener_name: str = "CONTROLLER"
 
@@ -123,6 +126,12 @@ def format_directories(
     _check_cluster_id(request.cluster_id)
     kraft_version = _kraft_version(request)
     features = feature_levels(request.features, request.release_version, supported)
+    if request.credentials and features[METADATA_VERSION] < SCRAM_LEVEL:
+        raise FormatRefused(
+            f"SCRAM credentials need {METADATA_VERSION} {metadata_version_at(SCRAM_LEVEL).name} "
+            "or later"
+        )
+    first_records = [*feature_records(features), *request.credentials]
     fresh, skipped = _unformatted(request, files)
     metadata_id = DirectoryId(random_uuid(rng))
     voters = _voters(request, metadata_id)
@@ -135,7 +144,7 @@ def format_directories(
         directory_id = metadata_id if is_metadata else DirectoryId(random_uuid(rng))
         files.mkdirs(directory)
         if is_metadata and request.is_controller:
-            _write_first_snapshot(files, clock, directory, features, kraft_version, voters)
+            _write_first_snapshot(files, clock, directory, first_records, kraft_version, voters)
         meta = MetaProperties(
             cluster_id=request.cluster_id, node_id=request.node_id, directory_id=directory_id
         )
@@ -315,7 +324,7 @@ def _write_first_snapshot(
     files: Files,
     clock: Clock,
     directory: str,
-    features: Mapping[str, int],
+    records: Sequence[MetadataRecord],
     kraft_version: int,
     voters: VoterSet,
 ) -> None:
@@ -325,7 +334,7 @@ def _write_first_snapshot(
     files.mkdirs(folder)
     parts = snapshot_parts(
         FIRST_SNAPSHOT,
-        [(record, 0) for record in feature_records(features)],
+        [(record, 0) for record in records],
         last_contained_timestamp_ms=now_ms,
         timestamp_ms=now_ms,
         voters=voters or None,

@@ -6,32 +6,17 @@ the password cannot be computed. One request may change a user only once.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from enum import IntEnum
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from controller.decision import ControllerView, Decision, check_record_count
 from metalog.image.features import SCRAM_LEVEL
+from metalog.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, derived_keys
 from protocol.errors import ApiError, ErrorCode
 from protocol.metadata.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from protocol.metadata.user_scram_credential_record import UserScramCredentialRecord
 from protocol.schema import MetadataRecord
-
-ITERATIONS_MIN: Final = 4096
-ITERATIONS_MAX: Final = 16_384
-
-
-class Mechanism(IntEnum):
-    """SCRAM mechanisms by their number on the wire."""
-
-    SHA_256 = 1
-    SHA_512 = 2
-
-
-_HASHES: Final[Mapping[int, str]] = {Mechanism.SHA_256: "sha256", Mechanism.SHA_512: "sha512"}
 
 
 class Deletion(NamedTuple):
@@ -89,7 +74,7 @@ def decide_alter_scram(
 def _record(view: ControllerView, change: Deletion | Upsertion) -> MetadataRecord:
     if not change.user:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "missing user name")
-    digest = _HASHES.get(change.mechanism)
+    digest = HASHES.get(change.mechanism)
     if digest is None:
         raise ApiError(
             ErrorCode.UNSUPPORTED_SASL_MECHANISM,
@@ -123,10 +108,3 @@ def _upsert(change: Upsertion, digest: str) -> UserScramCredentialRecord:
         server_key=server_key,
         iterations=change.iterations,
     )
-
-
-def derived_keys(salted_password: bytes, digest: str) -> tuple[bytes, bytes]:
-    """Return (stored key, server key) of RFC 5802 section 3, with the hash named `digest`."""
-    client_key = hmac.digest(salted_password, b"Client Key", digest)
-    server_key = hmac.digest(salted_password, b"Server Key", digest)
-    return hashlib.new(digest, client_key).digest(), server_key

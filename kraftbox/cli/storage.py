@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kraftbox.cli.output import CommandFailed, JsonFlag, command_group, say, say_json
 from runtime.config import ConfigError, NodeConfig
+
+if TYPE_CHECKING:
+    from protocol.metadata.user_scram_credential_record import UserScramCredentialRecord
 
 app = command_group("Format and inspect log directories.")
 
@@ -130,6 +133,23 @@ InitialControllersOption = Annotated[
 ]
 
 
+ScramOption = Annotated[
+    list[str],
+    typer.Option(
+        "--add-scram",
+        "-S",
+        metavar="SCRAM-SHA-256=[name=NAME,password=PASSWORD,iterations=N,salt=SALT]",
+        help="SCRAM credential of a user; repeatable. Other users of the machine can see it.",
+    ),
+]
+ScramFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--add-scram-file", help="File with a credential of --add-scram in each line.", exists=True
+    ),
+]
+
+
 @app.command("format")
 def format_storage(
     config_file: ConfigOption,
@@ -144,6 +164,8 @@ def format_storage(
         bool, typer.Option("--no-initial-controllers", "-N", help="Join an existing quorum.")
     ] = False,
     initial_controllers: InitialControllersOption = None,
+    add_scram: ScramOption = [],
+    scram_file: ScramFileOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Format the log directories of a node.
@@ -164,6 +186,7 @@ def format_storage(
         standalone=standalone,
         no_initial_controllers=no_initial_controllers,
         initial_controllers=initial_controllers,
+        credentials=_credentials(add_scram, scram_file),
     )
     files = RealFiles()
     try:
@@ -243,6 +266,23 @@ def info(config_file: ConfigOption, as_json: JsonFlag = False) -> None:
             say(" ".join(f"{name}={value}" for name, value in entry.items()))
     if problems:
         raise CommandFailed(*problems)
+
+
+def _credentials(given: list[str], file: Path | None) -> tuple[UserScramCredentialRecord, ...]:
+    """Return the records of all credentials; an error names the place, never a value."""
+    from metalog.scram import BadCredential, parse_credential
+
+    texts = [("--add-scram", text) for text in given]
+    if file is not None:
+        lines = enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        texts += [(f"{file}:{number}", line) for number, line in lines if line.strip()]
+    records = []
+    for place, text in texts:
+        try:
+            records.append(parse_credential(text, random.SystemRandom()))
+        except BadCredential as error:
+            raise CommandFailed(f"{place}: {error}") from None
+    return tuple(records)
 
 
 def _node_config(path: Path) -> NodeConfig:

@@ -21,7 +21,7 @@ from metalog.quorum.core.voters import ReplicaKey, VoterEndpoint
 from metalog.quorum.snapshots import FIRST_SNAPSHOT, SnapshotReader
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.ids import uuid_from_text
-from protocol.metadata import FeatureLevelRecord
+from protocol.metadata import FeatureLevelRecord, UserScramCredentialRecord
 from runtime.clock import ManualClock
 from storage.files import MemoryFiles
 from storage.log.directory import read_meta
@@ -31,6 +31,9 @@ DIRECTORY = "JEXY6aqzQY-32P5TStzaFg"
 KAFKA = {f.name: VersionRange(0, f.max_level) for f in FEATURES} | {
     METADATA_VERSION: VersionRange(7, 30)
 }
+CREDENTIALS = [
+    UserScramCredentialRecord(name=name, mechanism=1, iterations=4096) for name in ("b", "a")
+]
 FIRST = "/data/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 
 
@@ -145,6 +148,24 @@ def test_refusals_write_nothing(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(FormatRefused, match=message):
         run(files, request(**changes))
     assert not files.exists("/data/meta.properties")
+
+
+def test_credentials_follow_the_levels_in_the_first_snapshot() -> None:
+    """KIP-1170: the first records are features, then SCRAM credentials in the given order."""
+    files = MemoryFiles()
+    result = run(files, request(standalone=True, credentials=CREDENTIALS))
+    reader = SnapshotReader.open(files, FIRST, FIRST_SNAPSHOT)
+    assert list(reader.records()) == [*feature_records(result.features), *CREDENTIALS]
+
+
+def test_credentials_below_their_level_are_refused() -> None:
+    """3.5-IV2 has the first records of SCRAM (KIP-900)."""
+    files = MemoryFiles()
+    old = request(standalone=True, credentials=CREDENTIALS, features={METADATA_VERSION: 10})
+    with pytest.raises(FormatRefused, match="need metadata.version 3.5-IV2 or later"):
+        run(files, old)
+    assert not files.exists("/data/meta.properties")
+    assert run(files, old._replace(features={METADATA_VERSION: 11})).formatted
 
 
 @pytest.mark.parametrize("cluster_id", ["a,b,c", '"MkU3OEVBNTcwNTJENDM2Qg"', "my cluster", "a:b"])

@@ -7,13 +7,8 @@ import hashlib
 
 import pytest
 
-from controller.configs.scram import (
-    Deletion,
-    Mechanism,
-    Upsertion,
-    decide_alter_scram,
-    derived_keys,
-)
+from controller.configs.scram import Deletion, Upsertion, decide_alter_scram
+from metalog.scram import Mechanism, derived_keys
 from protocol.errors import ApiError, ErrorCode
 from testkit.memory.controller import Cluster
 

@@ -19,7 +19,9 @@ from kraftbox.cli import up
 from kraftbox.cli.connect import with_ports
 from kraftbox.cli.examples import EXAMPLES
 from kraftbox.cli.main import LISTED, imported, main
+from metalog.first_records import read_first_records
 from protocol.transport.client import SOFTWARE_VERSION
+from storage.files import RealFiles
 
 
 class Done(NamedTuple):
@@ -382,6 +384,29 @@ def test_a_bad_value_names_key_value_and_what_is_allowed(tmp_path):
 def test_version_mapping_as_json(run):
     done = run("storage", "version-mapping", "--json")
     assert json.loads(done.stdout)["kraft.version"] == 1
+
+
+def test_credentials_of_a_file_are_formatted_and_a_bad_one_is_named_by_its_line(run, tmp_path):
+    """No output has a password: not the one of a good credential, and not that of a bad one."""
+    config, users = tmp_path / "server.properties", tmp_path / "users"
+    config.write_text(
+        "process.roles=controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
+        "listeners=CONTROLLER://localhost:9093\ncontroller.quorum.bootstrap.servers=h:1\n"
+        f"log.dirs={tmp_path / 'data'}\n"
+    )
+    command = ["storage", "format", "-t", "id", "-c", str(config), "--standalone"]
+    good = "SCRAM-SHA-256=[name=alice,password=hush]\n"
+    users.write_text(f"{good}\nSCRAM-SHA-256=[name=bob,password=hush,iterations=1]\n")
+    refused = run_process(*command, "--add-scram-file", str(users))
+    assert refused.returncode == 1
+    assert f"{users}:3: iterations must be from 4096 to 16384" in refused.stderr
+    assert not (tmp_path / "data").exists()
+
+    users.write_text(good)
+    done = run(*command, "--add-scram-file", str(users), "--add-scram", good.strip())
+    records = read_first_records(RealFiles(), str(tmp_path / "data"))
+    assert [one.name for one in records[-2:]] == ["alice", "alice"]
+    assert "hush" not in done.stdout + done.stderr + refused.stdout + refused.stderr
 
 
 def test_random_uuids_differ(run):
