@@ -69,7 +69,7 @@ def test_features(trial: Trial, node: Node) -> None:
     trial.refuses(
         "upgrade --release-version, which names features that are not built",
         *(*node.at, "upgrade", "--release-version", "4.4"),
-        saying="this controller supports 0 to 0",
+        saying="Local controller 1 does not support this feature.",
     )
     trial.refuses(
         "downgrade that loses metadata",
