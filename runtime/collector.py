@@ -9,17 +9,24 @@ A frozen object is still freed when its last reference goes, as with all parts o
 images and connections. A frozen cycle that becomes garbage stays in memory. So when the number of
 frozen objects has grown by half, everything is collected once more. This bounds leaks, and a
 process that does not grow never pays for it.
+
+Objects that are made in large numbers without cycles, such as the elements of a decoded list, are
+frozen as soon as they exist (`spared`). No collection then visits them while they are served: for
+400,000 elements that took 10 ms each time, and 60 ms in a full collection.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 LOOK_EVERY_S: Final = 3_600.0
 GROWTH: Final = 1.5
 FULL_GENERATION: Final = 2
+MIDDLE_GENERATION: Final = 1
 
 
 class Collector:
@@ -62,6 +69,26 @@ class Collector:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             self.look()
+
+
+@contextmanager
+def spared() -> Iterator[None]:
+    """Make many objects that live on and die with their last reference, for some milliseconds.
+
+    Collections wait until the end. In a process with a started `Collector` the objects are then
+    frozen. Young garbage is collected before, so that it is not frozen with them.
+    """
+    collects, freezes = gc.isenabled(), _after in gc.callbacks
+    if freezes:
+        gc.collect(MIDDLE_GENERATION)
+    gc.disable()
+    try:
+        yield
+    finally:
+        if freezes:
+            gc.freeze()
+        if collects:
+            gc.enable()
 
 
 def _after(phase: str, info: dict[str, Any]) -> None:

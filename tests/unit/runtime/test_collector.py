@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from runtime.collector import Collector
+from runtime.collector import Collector, spared
 
 OBJECTS = 800_000
 FULL_GENERATION_MAX = 120_000
@@ -91,3 +91,58 @@ def test_frozen_cycles_that_died_go_when_much_more_is_frozen(collector: Collecto
     assert gone() is None
     assert not collector.look()
     del held
+
+
+def test_spared_objects_are_in_no_collection(collector: Collector) -> None:
+    """Elements of a large request live through many collections; none visits them."""
+    with spared():
+        made = [[number] for number in range(1_000)]
+    assert len(made) == 1_000
+    known = set(map(id, gc.get_objects()))
+    assert not known & set(map(id, made))
+    assert gc.isenabled()
+
+
+def test_spared_objects_die_with_their_last_reference(collector: Collector) -> None:
+    class Element:
+        pass
+
+    with spared():
+        made = Element()
+    gone = weakref.ref(made)
+    del made
+    assert gone() is None
+
+
+def test_young_garbage_is_not_frozen_with_spared_objects(collector: Collector) -> None:
+    """A cycle that was dead before would stay in memory until the next `look`."""
+    knot = Knot()
+    gone = weakref.ref(knot)
+    del knot
+    with spared():
+        assert gone() is None
+
+
+def test_spared_without_collector_freezes_nothing() -> None:
+    """A client runs in a process of others, whose garbage would stay in memory."""
+    frozen = gc.get_freeze_count()
+    with spared():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == frozen
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_spared_leaves_disabled_collections_disabled(started: bool) -> None:
+    collector = Collector()
+    if started:
+        collector.start()
+    gc.disable()
+    try:
+        with spared():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+        if started:
+            collector.stop()
