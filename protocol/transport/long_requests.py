@@ -26,6 +26,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from protocol.api_keys import ApiKey
 from protocol.codec import decode
+from protocol.decoding import FREED_AT_ONCE, free_in_steps
 from protocol.errors import ApiError, ErrorCode
 from protocol.parts import Part, Path, cut, failed, join
 from protocol.schema import Buffer, Response, Struct
@@ -202,7 +203,9 @@ class LongRequests:
                     join(whole, response, depth)
             if whole is None:
                 return None
-            return await encoded_in_slices(self._slices, whole, context.api_version)
+            held = [whole]
+            del whole, response, reply
+            return await _encoded_and_freed(self._slices, held, context.api_version)
         finally:
             if not served.done():
                 served.set_result(None)
@@ -282,7 +285,9 @@ class LongRequests:
         if weigh(body, LONG_REPLY_WEIGHT) <= LONG_REPLY_WEIGHT:
             return body
         entry.count_errors(body, entry.stats.add_error)
-        return await encoded_in_slices(self._slices, body, context.api_version)
+        held = [body]
+        del body, reply
+        return await _encoded_and_freed(self._slices, held, context.api_version)
 
 
 async def encoded_in_slices(slices: SharedSlices, response: Response, version: int) -> EncodedReply:
@@ -291,6 +296,17 @@ async def encoded_in_slices(slices: SharedSlices, response: Response, version: i
     for weight in encode_steps(response, version, parts):
         await slices.breathe(weight)
     return EncodedReply(parts)
+
+
+async def _encoded_and_freed(
+    slices: SharedSlices, held: list[Response], version: int
+) -> EncodedReply:
+    """Encode the response in `held` in steps, then free it in steps: all at once, the elements of
+    100,000 topics take 15 ms. The caller refers to the response by `held` alone."""
+    encoded = await encoded_in_slices(slices, held[0], version)
+    for _ in free_in_steps(held.pop()):
+        await slices.breathe(FREED_AT_ONCE)
+    return encoded
 
 
 def _judge(rule: Rule) -> Callable[[RequestContext, Any], bool]:
