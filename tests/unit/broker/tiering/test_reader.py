@@ -18,7 +18,7 @@ from broker.tiering.reader import (
 from broker.tiering.settings import QuotaSettings
 from broker.tiering.windows import Cut
 from protocol.batch.header import iter_batches
-from protocol.batch.records import Record, build_batch, read_records
+from protocol.batch.records import Producer, Record, build_batch, read_records
 from protocol.errors import ApiError, ErrorCode
 from storage.log.errors import BelowLocalStart
 from storage.log.log import Log
@@ -125,6 +125,18 @@ async def test_records_that_cleaning_left_out_are_passed_over() -> None:
     room = await gapped()
     for offset, expected in ((3, b"a"), (4, b"b"), (9, b"b"), (12, b"b"), (13, b"c"), (19, b"c")):
         assert values(await room.read(offset)) == [expected], offset
+
+
+async def test_local_records_behind_a_gap_end_at_the_last_stable_offset() -> None:
+    """S7: the disk has records of an open transaction behind the segment that ends in a gap."""
+    room = await gapped()
+    producer = Producer(1, 0, 0, transactional=True)
+    for offset, value, writer in ((26, b"t", producer), (27, b"d", Producer())):
+        one = build_batch([Record(0, 1, None, value)], offset, leader_epoch=0, producer=writer)
+        room.log.append_as_follower(one)
+    room.log.update_high_watermark(28)
+    assert values(await room.read(13, committed=True)) == [b"c"]
+    assert values(await room.read(13)) == [b"c", b"t", b"d"]
 
 
 async def test_what_leaves_the_disk_meanwhile_is_tried_again(
@@ -339,6 +351,22 @@ async def test_an_error_that_nobody_heard_is_told_once_while_it_is_new(late: boo
     assert room.reader.read(room.log, 0, 1, committed=False) is first
     assert first.error is not None
     assert room.reader.read(room.log, 0, 1, committed=False) is not first
+
+
+async def test_error_of_a_part_read_ahead_is_kept_for_its_fetch() -> None:
+    """P26: a second fetch of the part before does not read ahead again, and does not take the
+    error."""
+    room = TierRoom()
+    await room.fill((b"a", b"b"), (b"c",))
+    first = room.reader.read(room.log, 0, 1, committed=False)
+    await done(first)
+    room.tier.store.objects = FaultyObjects(room.tier.bucket, random.Random(1), Weather(down=True))
+    for _ in range(2):
+        room.reader.taken(first, 1)
+        await settle()
+    failed = room.reader.read(room.log, 2, 1, committed=False)
+    assert failed.error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert room.reader.counters["t"].requests == 2
 
 
 async def test_what_is_kept_is_of_use_or_it_goes() -> None:
