@@ -405,6 +405,24 @@ async def test_s2_a_copy_that_is_finished_while_its_deletion_is_on_the_way_is_no
     assert list(known.unfinished()) == []
 
 
+async def test_copy_finished_after_the_plan_stays_until_another_plan(world: TierWorld) -> None:
+    """S2: the plan deletes it as unfinished; it is finished while the log starts are saved."""
+    leader = await world.leader_with(7, local_retention_bytes=0)
+    await leader.write(segment(1, 0, 1))
+    await leader.copy_all()
+    known = leader.known
+
+    def finish(step: str) -> None:
+        if step == "after save":
+            assert known._update(update(1, SegmentState.COPY_FINISHED)).changed
+
+    leader.steps.happens = finish
+    await leader.expire()
+    found = known.get(segment_id(1))
+    assert found is not None
+    assert found.state is SegmentState.COPY_FINISHED
+
+
 async def test_a_store_that_does_not_delete_counts_and_is_asked_again(world: TierWorld) -> None:
     leader = await copied(world, retention_ms=1000)
     world.clock.advance(1001)
