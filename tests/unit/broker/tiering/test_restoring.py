@@ -1,4 +1,4 @@
-"""Recovery of a log's producers from copies: only a copy that is this log's to its end (T2, F21)."""
+"""Recovery of a log's producers: only from a copy that is this log's up to its end (T2, F21)."""
 
 from __future__ import annotations
 
