@@ -423,6 +423,25 @@ async def test_copy_finished_after_the_plan_stays_until_another_plan(world: Tier
     assert found.state is SegmentState.COPY_FINISHED
 
 
+async def test_plan_with_a_copy_deleted_since_goes_on_with_the_next_one(world: TierWorld) -> None:
+    """S10: another leader's deletion of the first copy ends while the log starts are saved."""
+    leader = await copied(world, retention_ms=1000)
+    world.clock.advance(1001)
+    known = leader.known
+    first = min(known.finished(), key=lambda one: one.start_offset)
+    number = int.from_bytes(first.segment_id, "big")
+
+    def delete(step: str) -> None:
+        if step == "after save":
+            for state in (SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED):
+                assert known._update(update(number, state)).changed
+
+    leader.steps.happens = delete
+    await leader.expire()
+    assert leader.finished() == []
+    assert not len(known)
+
+
 async def test_a_store_that_does_not_delete_counts_and_is_asked_again(world: TierWorld) -> None:
     leader = await copied(world, retention_ms=1000)
     world.clock.advance(1001)
