@@ -20,13 +20,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from metalog.image.features import LATEST_PRODUCTION_METADATA_VERSION, record_version
 from metalog.image.snapshot import VersionedRecord, image_to_records
 from metalog.image.values import MetadataImage
-from metalog.quorum import wire
 from metalog.quorum.batches import (
     kraft_version_record,
     leader_change,
@@ -53,8 +52,6 @@ from metalog.quorum.core.messages import (
     ReplyFetch,
     ReplyVote,
     ReplyVoterUpdate,
-    RequestFailed,
-    RequestKind,
     Resign,
     SendBeginEpoch,
     SendEndEpoch,
@@ -63,24 +60,22 @@ from metalog.quorum.core.messages import (
     SendVoterUpdate,
     SnapshotAsked,
     SnapshotInstalled,
-    SnapshotPieceFetched,
     Start,
     Tick,
     TruncateLog,
     VoterGone,
     VotersChanged,
-    VoterUpdateAnswered,
 )
 from metalog.quorum.core.quorum import QuorumCore
-from metalog.quorum.core.voters import NOBODY, Endpoints, ReplicaKey, VoterEndpoint, VoterSet
+from metalog.quorum.core.voters import Endpoints, ReplicaKey, VoterEndpoint, VoterSet
 from metalog.quorum.delivery import Delivery, QuorumListener
-from metalog.quorum.fetch_size import FetchSize
 from metalog.quorum.log import MetadataLog
+from metalog.quorum.peer_requests import PeerRequests
 from metalog.quorum.peers import Peers
-from metalog.quorum.snapshot_transfer import NotStored, SnapshotFetcher, SnapshotWriter
+from metalog.quorum.snapshot_transfer import SnapshotFetcher, SnapshotWriter
 from metalog.quorum.stats import QuorumStats
-from protocol.errors import ApiError, ErrorCode, ProtocolError
-from protocol.schema import Buffer, ControlRecord, Response
+from protocol.errors import ApiError, ErrorCode
+from protocol.schema import ControlRecord, Response
 from runtime.clock import Clock
 from runtime.log import get_logger
 from runtime.tasks import Supervisor
@@ -137,16 +132,12 @@ class QuorumNode:
         self._timer: asyncio.TimerHandle | None = None
         self._tokens = 0
         self._answers: dict[int, Callable[[Any], None]] = {}
-        self._fetched: Buffer = b""
-        self._fetch_size = FetchSize(config.fetch_max_bytes)
-        self._fetching: asyncio.Task[Any] | None = None
         # A dictionary as an ordered set: called in the order of registration.
         self._fetch_watchers: dict[Callable[[], None], None] = {}
         self._early_listeners: list[QuorumListener] = []
         self._leader_watchers: list[Callable[[], None]] = []
         self._gone_watchers: list[Callable[[int], None]] = []
         self._tasks: list[asyncio.Task[Any]] = []
-        self._end_epoch_requests: set[asyncio.Task[Any]] = set()
         self._epoch_start_offset = 0
         self.stats = QuorumStats()
 
@@ -177,7 +168,6 @@ class QuorumNode:
         self._flush_wanted = asyncio.Event()
         self._delivery_wanted = asyncio.Event()
         self._snapshots = SnapshotWriter(self._files, self.log, self._clock)
-        self._snapshot_fetcher = SnapshotFetcher(self._files, self.log, self.peers, config)
         self.core = QuorumCore(
             node=config.node,
             log=self.log,
@@ -187,6 +177,16 @@ class QuorumNode:
             timing=config.timing,
             jitter=self._jitter,
             addresses=self._addresses,
+        )
+        self._requests = PeerRequests(
+            config,
+            self.core,
+            self.log,
+            self.peers,
+            SnapshotFetcher(self._files, self.log, self.peers, config),
+            step=self._step,
+            spawn=self._spawn,
+            snapshot_fetched=self._install_snapshot,
         )
         self._update_stats()
         self._spawn("flush the metadata log", self._flush_forever())
@@ -200,9 +200,9 @@ class QuorumNode:
         if not self._started or self._stopping:
             return
         self._step(Resign())
-        if self._end_epoch_requests:
+        if self._requests.end_epoch_tasks:
             wait_s = self.config.timing.request_timeout_ms / 1000.0
-            await asyncio.wait(self._end_epoch_requests, timeout=wait_s)
+            await asyncio.wait(self._requests.end_epoch_tasks, timeout=wait_s)
         self._stopping = True
         if self._timer is not None:
             self._timer.cancel()
@@ -519,8 +519,7 @@ class QuorumNode:
         self._notify_watchers()
 
     def _on_append_fetched(self, effect: AppendFetched) -> None:
-        data, self._fetched = self._fetched, b""
-        if self.log.append_fetched(data):
+        if self.log.append_fetched(self._requests.take_fetched()):
             self._step(VotersChanged(self.log.voters))
         self._appended()
         if not self.core.must_flush:
@@ -533,9 +532,11 @@ class QuorumNode:
         self._delivery.forget_from(effect.end_offset)
         self._step(LogTruncated())
 
-    def _on_install_snapshot(self, effect: InstallSnapshot) -> None:
-        self._stop_fetching()
-        self._fetching = self._spawn("fetch a metadata snapshot", self._install_snapshot(effect))
+    def _install_snapshot(self, effect: InstallSnapshot) -> None:
+        self.log.install_snapshot(effect.id)
+        self._delivery.forget_from(0)
+        self._step(VotersChanged(self.log.voters))
+        self._step(SnapshotInstalled(effect.fetch_id, effect.id))
 
     def _on_high_watermark(self, effect: HighWatermarkAdvanced) -> None:
         self.log.update_high_watermark(effect.offset)
@@ -587,166 +588,6 @@ class QuorumNode:
             for removed in self.log.clean(self._clock.now_ms()):
                 _log.info("removed a metadata snapshot", offset=removed.offset, epoch=removed.epoch)
 
-    # --- requests to peers --------------------------------------------------------------------
-
-    def _on_send_vote(self, effect: SendVote) -> None:
-        poll = effect.epoch, effect.pre_vote
-        self._ask_peer(RequestKind.VOTE, effect.to, lambda: self._vote(effect), poll=poll)
-
-    def _on_send_begin_epoch(self, effect: SendBeginEpoch) -> None:
-        self._ask_peer(RequestKind.BEGIN_EPOCH, effect.to, lambda: self._begin_epoch(effect))
-
-    def _on_send_end_epoch(self, effect: SendEndEpoch) -> None:
-        task = self._ask_peer(RequestKind.END_EPOCH, effect.to, lambda: self._end_epoch(effect))
-        self._end_epoch_requests.add(task)
-        task.add_done_callback(self._end_epoch_requests.discard)
-
-    def _on_send_voter_update(self, effect: SendVoterUpdate) -> None:
-        self._ask_peer(RequestKind.UPDATE_VOTER, effect.to, lambda: self._update_voter(effect))
-
-    def _on_send_fetch(self, effect: SendFetch) -> None:
-        self._stop_fetching()
-        self._fetching = self._ask_peer(
-            RequestKind.FETCH, effect.to, lambda: self._fetch_from_leader(effect), effect.fetch_id
-        )
-
-    def _on_find_leader(self, effect: FindLeader) -> None:
-        self._stop_fetching()
-        self._fetching = self._ask_peer(
-            RequestKind.FETCH, NOBODY, lambda: self._find_leader(effect), effect.fetch_id
-        )
-
-    async def _fetch_from_leader(self, effect: SendFetch) -> None:
-        wait_ms = self.config.fetch_wait_ms_max if effect.patient else 0
-        await self._fetch(effect, effect.to, self._address(effect.to), wait_ms=wait_ms)
-
-    async def _find_leader(self, effect: FindLeader) -> None:
-        await self._fetch(effect, NOBODY, effect.endpoint, timeout_ms=effect.timeout_ms)
-
-    def _stop_fetching(self) -> None:
-        """Cancel the fetch or snapshot in flight, which the core has abandoned."""
-        if self._fetching is not None and self._fetching is not asyncio.current_task():
-            self._fetching.cancel()
-        self._fetching = None
-
-    def _ask_peer(
-        self,
-        kind: RequestKind,
-        node_id: int,
-        work: Callable[[], Awaitable[None]],
-        fetch_id: int | None = None,
-        poll: tuple[int, bool] | None = None,
-    ) -> asyncio.Task[Any]:
-        failed = RequestFailed(node_id, kind, fetch_id, poll=poll)
-        return self._spawn(f"{kind.value} to {node_id}", self._or_failed(failed, work))
-
-    async def _or_failed(self, failed: RequestFailed, work: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await work()
-        except LogFailed:
-            raise  # this node's disk failed
-        except (OSError, ApiError, ProtocolError) as error:
-            _log.debug(
-                "a quorum peer did not answer",
-                peer=failed.node_id,
-                kind=failed.kind.value,
-                why=str(error),
-            )
-            self._step(failed._replace(refused=isinstance(error, ConnectionRefusedError)))
-
-    def _address(self, node_id: int) -> VoterEndpoint:
-        endpoint = self.core.endpoint_of(node_id)
-        if endpoint is None:
-            raise ConnectionError(f"unknown endpoint of node {node_id}")
-        return endpoint
-
-    async def _vote(self, effect: SendVote) -> None:
-        voter = self.core.voters.get(effect.to)
-        if voter is None:
-            return
-        request = wire.vote_request(effect, self.cluster_id, self.config.node, voter.key)
-        response = await self.peers.request(self._address(effect.to), request)
-        answered = wire.vote_answered(effect.to, response, pre_vote=effect.pre_vote)
-        if answered is not None:
-            self._step(answered)
-
-    async def _begin_epoch(self, effect: SendBeginEpoch) -> None:
-        voter = self.core.voters.get(effect.to)
-        if voter is None:
-            return
-        request = wire.begin_epoch_request(
-            effect.epoch, self.cluster_id, self.node_id, voter.key, self.endpoints
-        )
-        response = await self.peers.request(self._address(effect.to), request)
-        answered = wire.epoch_answered(effect.to, response)
-        if answered is not None:
-            self._step(answered)
-
-    async def _end_epoch(self, effect: SendEndEpoch) -> None:
-        request = wire.end_epoch_request(effect, self.cluster_id, self.node_id, self.endpoints)
-        response = await self.peers.request(self._address(effect.to), request)
-        answered = wire.epoch_answered(effect.to, response)
-        if answered is not None:
-            self._step(answered)
-
-    async def _update_voter(self, effect: SendVoterUpdate) -> None:
-        request = wire.update_voter_request(effect.voter, self.cluster_id, effect.epoch)
-        response = await self.peers.request(self._address(effect.to), request)
-        error = ErrorCode(response.error_code)
-        endpoints = str(effect.voter.endpoints)
-        _log.info(
-            "sent this voter's endpoints to the leader", endpoints=endpoints, error=error.name
-        )
-        self._step(VoterUpdateAnswered(error))
-
-    async def _fetch(
-        self,
-        effect: SendFetch | FindLeader,
-        node_id: int,
-        to: VoterEndpoint,
-        *,
-        wait_ms: int = 0,
-        timeout_ms: float | None = None,
-    ) -> None:
-        config = self.config
-        request = wire.fetch_request(
-            effect,
-            self.cluster_id,
-            config.node,
-            max_bytes=self._fetch_size.wanted_bytes,
-            max_wait_ms=wait_ms,
-            high_watermark=-1 if self.high_watermark is None else self.high_watermark,
-        )
-        response = await self.peers.request(to, request, wait_ms=wait_ms, timeout_ms=timeout_ms)
-        answered = wire.fetch_answered(effect.fetch_id, node_id, response)
-        if answered is None:
-            raise ApiError(
-                ErrorCode(response.error_code), "Fetch response without the requested partition"
-            )
-        event, records = answered
-        if self.core.awaits(effect.fetch_id):
-            data = b"".join(records) if isinstance(records, list) else records
-            self._fetched = self._fetch_size.cut(data)
-            self.log.check_fetched(self._fetched)
-        self._step(event)
-
-    async def _install_snapshot(self, effect: InstallSnapshot) -> None:
-        piece = SnapshotPieceFetched(effect.fetch_id)
-        try:
-            to = self._address(effect.node_id)
-            await self._snapshot_fetcher.fetch(effect, to, lambda: self._step(piece))
-        except (OSError, ApiError, ProtocolError) as error:
-            _log.warning("fetching a metadata snapshot failed", why=str(error))
-            failed = RequestFailed(effect.node_id, RequestKind.FETCH_SNAPSHOT, effect.fetch_id)
-            self._step(failed._replace(not_stored=isinstance(error, NotStored)))
-            return
-        if not self.core.awaits(effect.fetch_id):
-            return
-        self.log.install_snapshot(effect.id)
-        self._delivery.forget_from(0)
-        self._step(VotersChanged(self.log.voters))
-        self._step(SnapshotInstalled(effect.fetch_id, effect.id))
-
 
 _EFFECTS: Mapping[type[Any], Callable[[QuorumNode, Any], None]] = {
     PersistState: QuorumNode._on_persist,
@@ -754,16 +595,16 @@ _EFFECTS: Mapping[type[Any], Callable[[QuorumNode, Any], None]] = {
     AppendVoters: QuorumNode._on_append_voters,
     AppendFetched: QuorumNode._on_append_fetched,
     TruncateLog: QuorumNode._on_truncate,
-    InstallSnapshot: QuorumNode._on_install_snapshot,
+    InstallSnapshot: lambda node, effect: node._requests.fetch_snapshot(effect),
     HighWatermarkAdvanced: QuorumNode._on_high_watermark,
     LeaderChanged: QuorumNode._on_leader_changed,
     VoterGone: QuorumNode._on_voter_gone,
-    SendVote: QuorumNode._on_send_vote,
-    SendBeginEpoch: QuorumNode._on_send_begin_epoch,
-    SendEndEpoch: QuorumNode._on_send_end_epoch,
-    SendFetch: QuorumNode._on_send_fetch,
-    FindLeader: QuorumNode._on_find_leader,
-    SendVoterUpdate: QuorumNode._on_send_voter_update,
+    SendVote: lambda node, effect: node._requests.send_vote(effect),
+    SendBeginEpoch: lambda node, effect: node._requests.send_begin_epoch(effect),
+    SendEndEpoch: lambda node, effect: node._requests.send_end_epoch(effect),
+    SendFetch: lambda node, effect: node._requests.send_fetch(effect),
+    FindLeader: lambda node, effect: node._requests.find_leader(effect),
+    SendVoterUpdate: lambda node, effect: node._requests.send_voter_update(effect),
     ReplyVote: QuorumNode._on_reply,
     ReplyEpoch: QuorumNode._on_reply,
     ReplyFetch: QuorumNode._on_reply,

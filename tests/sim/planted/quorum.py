@@ -8,6 +8,7 @@ LEADING = "metalog.quorum.core.leading:Leading"
 FOLLOWING = "metalog.quorum.core.following:Following"
 ELECTING = "metalog.quorum.core.electing:Electing"
 NODE = "metalog.quorum.node:QuorumNode"
+REQUESTS = "metalog.quorum.peer_requests:PeerRequests"
 
 FETCHES_AT_ONCE = (
     (
@@ -66,13 +67,13 @@ QUORUM: tuple[Bug, ...] = (
         ),
         situation=(
             (
-                f"{NODE}._vote",
-                "response = await self.peers.request(self._address(effect.to), request)",
-                """response = await self.peers.request(self._address(effect.to), request)
+                f"{REQUESTS}._vote",
+                "response = await self._peers.request(self._address(effect.to), request)",
+                """response = await self._peers.request(self._address(effect.to), request)
     if not effect.pre_vote:
-        other = self.config.node._replace(directory_id=bytes(range(16)))
-        again = wire.vote_request(effect, self.cluster_id, other, voter.key)
-        await self.peers.request(self._address(effect.to), again)""",
+        other = config.node._replace(directory_id=bytes(range(16)))
+        again = wire.vote_request(effect, config.cluster_id, other, voter.key)
+        await self._peers.request(self._address(effect.to), again)""",
             ),
         ),
     ),

@@ -159,7 +159,7 @@ class CountingFiles(MemoryFiles):
 def fetch(q: RunningQuorum, number: int) -> None:
     """Let the node append a topic, as if a leader had sent it."""
     record = fit_record(topic(number), 0)
-    q.node._fetched = build_metadata_batch(
+    q.node._requests._fetched = build_metadata_batch(
         [(record, 0)], q.node.log.end_offset, epoch=1, timestamp_ms=0
     )
     q.node._queue.append(AppendFetched(1))
@@ -229,10 +229,10 @@ async def test_a_response_of_many_batches_is_appended_in_part(
         monkeypatch.setattr(node.core, "awaits", lambda _: True)
         monkeypatch.setattr(node, "_step", lambda _: None)
         for _ in range(2):
-            await node._fetch(SendFetch(1, 1, 1, 0, 0), 1, VoterEndpoint("h", 1))
-        assert bytes(node._fetched) == b"".join(batches[:BATCHES_MAX])
+            await node._requests._fetch(SendFetch(1, 1, 1, 0, 0), 1, VoterEndpoint("h", 1))
+        assert bytes(node._requests._fetched) == b"".join(batches[:BATCHES_MAX])
         sizes = [request.max_bytes for request in asked]
-        assert sizes == [observer.fetch_max_bytes, len(node._fetched)]
+        assert sizes == [observer.fetch_max_bytes, len(node._requests._fetched)]
         node._queue.append(AppendFetched(1))
         node._drain()
         assert node.log.end_offset == BATCHES_MAX
@@ -432,7 +432,7 @@ async def test_a_disk_that_refuses_fetched_records_is_no_error_of_the_leader(
             node._drain()
 
         monkeypatch.setattr(node.log, "append_fetched", refuse)
-        node._ask_peer(RequestKind.FETCH, 2, answered, 7)
+        node._requests._request(RequestKind.FETCH, 2, answered, 7)
         await q.until(lambda: bool(q.failures))
         assert [name for name, _ in q.failures] == ["append to the metadata log"]
 
@@ -518,12 +518,12 @@ async def test_core_learns_whether_disk_refused_snapshot(
         async def fetch(*args: Any) -> None:
             raise error
 
-        monkeypatch.setattr(q.node._snapshot_fetcher, "fetch", fetch)
-        monkeypatch.setattr(q.node, "_step", told.append)
+        monkeypatch.setattr(q.node._requests._snapshots, "fetch", fetch)
+        monkeypatch.setattr(q.node._requests, "_step", told.append)
         effect = InstallSnapshot(7, 1, 1, OffsetAndEpoch(9, 1))
-        await q.node._install_snapshot(effect)
+        await q.node._requests._fetch_snapshot(effect)
         error = ConnectionError("gone")
-        await q.node._install_snapshot(effect)
+        await q.node._requests._fetch_snapshot(effect)
         failed = RequestFailed(1, RequestKind.FETCH_SNAPSHOT, 7)
         assert told == [failed._replace(not_stored=True), failed]
         monkeypatch.undo()
