@@ -238,10 +238,12 @@ class QuorumApis:
         if not partition.error_code:
             replica = ReplicaKey(request.replica_id, asked.replica_directory_id)
             node.snapshot_asked(replica)
-            partition.size = node.log.snapshot_size(snapshot_id) or 0
+            partition.size = node.log.snapshots.size(snapshot_id) or 0
             partition.position = asked.position
             limit = max(1, min(request.max_bytes, FETCH_BYTES_MAX))
-            partition.unaligned_records = node.log.read_snapshot(snapshot_id, asked.position, limit)
+            partition.unaligned_records = node.log.snapshots.read(
+                snapshot_id, asked.position, limit
+            )
         response = FetchSnapshotResponse(
             topics=[
                 FetchSnapshotResponse.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])
@@ -269,7 +271,7 @@ class QuorumApis:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         if not node.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        size = node.log.snapshot_size(snapshot_id)
+        size = node.log.snapshots.size(snapshot_id)
         if size is None:
             return ErrorCode.SNAPSHOT_NOT_FOUND
         if not 0 <= asked.position < size:

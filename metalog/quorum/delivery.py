@@ -130,7 +130,7 @@ class Delivery:
         behind = offset == 0 or offset < self._log.start_offset
         if behind and latest is not None and offset < latest.offset <= self._high_watermark:
             subscription.next_offset = latest.offset
-            snapshot = self._log.open_snapshot(latest)
+            snapshot = self._log.snapshots.open(latest)
             subscription.loading = subscription.listener.handle_snapshot(snapshot)
             return
         batch = self._batch_at(offset)
@@ -154,7 +154,7 @@ class Delivery:
             raise InvariantViolated(f"committed offset {offset} has no batch")
         # A log of another program may have holes. One that was not there when the batches were
         # opened or fetched is a batch that was lost since: skipping it would fork the image (M14).
-        if batch.base_offset != offset and not self._log.has_hole(offset, batch.base_offset):
+        if batch.base_offset != offset and not self._log.holes.has(offset, batch.base_offset):
             raise InvariantViolated(f"the batch at offset {offset} begins at {batch.base_offset}")
         self._read_ahead_at = batch.last_offset + 1
         return batch

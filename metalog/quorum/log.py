@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from metalog.image.snapshot import VersionedRecord
 from metalog.quorum.batches import (
@@ -33,23 +33,22 @@ from metalog.quorum.batches import (
     read_control_batches,
     voter_set,
 )
-from metalog.quorum.core.messages import OffsetAndEpoch, QuorumState
+from metalog.quorum.core.messages import OffsetAndEpoch
 from metalog.quorum.core.voters import VoterSet
+from metalog.quorum.log_holes import LogHoles
+from metalog.quorum.snapshot_folder import SnapshotFolder
 from metalog.quorum.snapshots import (
     DAMAGED_SUFFIX,
     FIRST_SNAPSHOT,
     SUFFIX,
-    CorruptSnapshot,
     DamagedSnapshot,
-    SnapshotReader,
-    list_snapshots,
     remove_leftovers,
-    snapshot_name,
     whole_snapshots,
 )
-from metalog.quorum.state_file import FILE_NAME, format_quorum_state, read_quorum_state
+from metalog.quorum.state_file import QuorumStateFile
+from metalog.quorum.voter_history import VoterHistory
 from protocol.batch.header import CorruptBatch, iter_batches, iter_checked
-from protocol.control import KRaftVersionRecord, VotersRecord
+from protocol.control import VotersRecord
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.ids import METADATA_TOPIC_ID
 from protocol.schema import Buffer, ControlRecord
@@ -71,8 +70,6 @@ REMEDY = (
     "its __cluster_metadata-0, or, if all other controllers are running and have "
     "caught up, start it with an empty directory"
 )
-
-T = TypeVar("T")
 
 
 class MetadataLogConfig(NamedTuple):
@@ -107,15 +104,12 @@ class MetadataLog:
         self.directory = directory
         self.config = config
         self._log = log
-        self._snapshots = list_snapshots(files, directory)
-        self._snapshot_times: dict[OffsetAndEpoch, int] = {}
+        self.snapshots = SnapshotFolder(files, directory)
+        self.state_file = QuorumStateFile(files, directory)
         self.problems: list[str] = []
         """Problems found when the log was opened."""
-        self._holes: dict[int, int] = {}
-        """Offsets without a batch: the first one, and the offset of the next batch."""
-        self._static_voters = voters
-        self._voters: list[tuple[int, VoterSet]] = [(-1, voters)]
-        self._kraft_versions: list[tuple[int, int]] = [(-1, 0)]
+        self.holes = LogHoles()
+        self.voter_history = VoterHistory(voters)
 
     @classmethod
     def open(
@@ -163,7 +157,9 @@ class MetadataLog:
                 files.rename(path, path.removesuffix(SUFFIX) + DAMAGED_SUFFIX)
         opened = cls(files, directory, log, config, voters)
         opened.problems += [f"{one.why}; its records are in the log" for one in damaged]
-        opened._drop_snapshots_below(log.log_start_offset)
+        for snapshot_id in opened.snapshots.ids:
+            if snapshot_id.offset < log.log_start_offset:
+                opened.snapshots.remove(snapshot_id)  # left by a cleaning that was interrupted
         if log.log_end_offset < latest.offset:
             log.truncate_fully_and_start_at(latest.offset)
         opened._reload_voters()
@@ -191,7 +187,7 @@ class MetadataLog:
     @property
     def start_epoch(self) -> int:
         start = self.start_offset
-        return next((s.epoch for s in self._snapshots if s.offset == start), 0)
+        return next((s.epoch for s in self.snapshots.ids if s.offset == start), 0)
 
     @property
     def last_epoch(self) -> int:
@@ -199,7 +195,7 @@ class MetadataLog:
 
     @property
     def latest_snapshot(self) -> OffsetAndEpoch | None:
-        return self._snapshots[-1] if self._snapshots else None
+        return self.snapshots.latest
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """Return the end of the largest epoch not above `epoch`; the log start for one older than
@@ -216,64 +212,35 @@ class MetadataLog:
     @property
     def voters(self) -> VoterSet:
         """The latest set, its record committed or not."""
-        return self._voters[-1][1]
+        return self.voter_history.voters
 
     @property
     def voters_offset(self) -> int:
         """Offset of the record that contains `voters`; -1 if it is not in this log."""
-        return self._voters[-1][0]
+        return self.voter_history.offset
 
     @property
     def kraft_version(self) -> int:
-        return self._kraft_versions[-1][1]
-
-    @property
-    def voters_in_log(self) -> bool:
-        """True if a follower that reads this log learns the voters from it.
-
-        False if they come from the snapshot that formatting wrote, which is never sent. With static
-        voters there is nothing to learn.
-        """
-        offset = self._voters[-1][0]
-        return self.kraft_version == 0 or offset >= 0
-
-    def voters_at(self, end_offset: int) -> VoterSet:
-        """Return the set in force for a log that ends at `end_offset`."""
-        return _value_before(self._voters, end_offset)
-
-    def kraft_version_at(self, end_offset: int) -> int:
-        return _value_before(self._kraft_versions, end_offset)
-
-    def _drop_snapshots_below(self, start_offset: int) -> None:
-        """Drop snapshots that interrupted cleaning left below the log start."""
-        for snapshot_id in [s for s in self._snapshots if s.offset < start_offset]:
-            self._snapshots.remove(snapshot_id)
-            self.files.unlink(self.snapshot_path(snapshot_id))
+        return self.voter_history.kraft_version
 
     def _reload_voters(self) -> None:
-        self._voters = [(-1, self._static_voters)]
-        self._kraft_versions = [(-1, 0)]
-        offset = self.start_offset
-        latest = self.latest_snapshot
-        if latest is not None:
-            snapshot = self.open_snapshot(latest)
-            # The first snapshot covers no record of the log, see voters_in_log.
-            at = latest.offset - 1
-            if snapshot.voters is not None:
-                self._voters.append((at, snapshot.voters))
-            if snapshot.kraft_version:
-                self._kraft_versions.append((at, snapshot.kraft_version))
+        offset, latest = self.start_offset, self.latest_snapshot
+        if latest is None:
+            self.voter_history.begin_at(0, None, 0)
+        else:
+            snapshot = self.snapshots.open(latest)
             offset = latest.offset
-        self._holes = {}
+            self.voter_history.begin_at(offset, snapshot.voters, snapshot.kraft_version)
+        self.holes.clear()
         for data in self._scan(offset):
-            offset = self._note_holes(data, offset)
-            self._note_control(data)
+            offset = self.holes.note(data, offset)
+            self.voter_history.note(data)
 
     def _judge_hole(self, *, votes: bool) -> None:
         """Handle the first hole in the offsets, see the module docstring. Raises StartupRefused."""
-        if not self._holes:
+        if self.holes.first is None:
             return
-        first, end = next(iter(self._holes.items()))
+        first, end = self.holes.first
         path = self._log.segments.holding(end)[0].log.path
         why = (
             f"{path} has no batch for offsets {first} to {end - 1}: the next batch begins at {end}"
@@ -287,39 +254,11 @@ class MetadataLog:
         else:
             self.problems.append(f"{why}; the missing records are lost, the others are served")
 
-    def has_hole(self, first: int, end: int) -> bool:
-        """Return whether the offsets from `first` to below `end` were known to have no batch when
-        the log was opened, or when a leader sent the batch at `end`."""
-        return self._holes.get(first) == end
-
-    def _note_holes(self, data: Buffer, offset: int) -> int:
-        """Note the holes in front of and between batches that follow `offset`; returns their
-        end."""
-        for header, _ in iter_batches(data):
-            if header.base_offset > offset:
-                self._holes[offset] = header.base_offset
-            offset = max(offset, header.next_offset)
-        return offset
-
     def _scan(self, offset: int) -> Iterator[bytes]:
         while offset < self.end_offset:
             data = self.read(offset, _SCAN_BYTES)
             yield data
             offset = _end_of(data, offset)
-
-    def _note_control(self, data: Buffer) -> bool:
-        """Note voters and kraft.version in batches. Returns: True if the voters changed."""
-        noted = False
-        for batch in read_control_batches(data):
-            offset = batch.base_offset
-            for record in batch.control:
-                if isinstance(record, VotersRecord):
-                    self._voters.append((offset, voter_set(record)))
-                    noted = True
-                elif isinstance(record, KRaftVersionRecord):
-                    self._kraft_versions.append((offset, record.kraft_version))
-                offset += 1
-        return noted
 
     # --- records ------------------------------------------------------------------------------
 
@@ -369,7 +308,7 @@ class MetadataLog:
             len(data),
             control=tuple(records),
         )
-        return batch, self._note_control(data)
+        return batch, self.voter_history.note(data)
 
     def _append(self, data: bytes, epoch: int, timestamp_ms: int) -> AppendInfo:
         return self._log.append_as_leader(
@@ -403,8 +342,8 @@ class MetadataLog:
         end_offset = self.end_offset
         if self._log.append_as_follower(data) is None:
             return False
-        self._note_holes(data, end_offset)
-        return self._note_control(data)
+        self.holes.note(data, end_offset)
+        return self.voter_history.note(data)
 
     def truncate_to(self, end_offset: int) -> bool:
         """Truncate the log. Returns: True if that reverted a change of the voter set.
@@ -417,11 +356,8 @@ class MetadataLog:
             self._log.truncate_to(end_offset)
         except CorruptLog as error:
             raise self._rotten(end_offset, error) from error
-        before = len(self._voters)
-        self._voters = [entry for entry in self._voters if entry[0] < end_offset]
-        self._kraft_versions = [e for e in self._kraft_versions if e[0] < end_offset]
-        self._holes = {first: end for first, end in self._holes.items() if end < end_offset}
-        return len(self._voters) != before
+        self.holes.revert_to(end_offset)
+        return self.voter_history.revert_to(end_offset)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Read whole batches from `offset` on (the last one may be cut), at least one if there is
@@ -466,56 +402,11 @@ class MetadataLog:
         """Make appended records durable. Returns: the end of the durable log. Raises LogFailed."""
         return await self._log.flush()
 
-    # --- the quorum-state file ----------------------------------------------------------------
-
-    @property
-    def state_path(self) -> str:
-        return posixpath.join(self.directory, FILE_NAME)
-
-    def read_state(self) -> QuorumState | None:
-        """Return the quorum state, None without a file. Raises StartupRefused for a damaged
-        file."""
-        return read_quorum_state(self.files, self.state_path)
-
-    def encode_state(self, state: QuorumState) -> bytes:
-        return format_quorum_state(state, self.kraft_version, self.voters.ids)
-
     # --- snapshots ----------------------------------------------------------------------------
-
-    @property
-    def snapshots(self) -> Sequence[OffsetAndEpoch]:
-        """Snapshots of this log, oldest first."""
-        return self._snapshots
-
-    def snapshot_path(self, snapshot_id: OffsetAndEpoch) -> str:
-        return posixpath.join(self.directory, snapshot_name(snapshot_id))
-
-    def open_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
-        """Open a snapshot. Raises CorruptSnapshot, FileNotFoundError."""
-        return SnapshotReader.open(self.files, self.snapshot_path(snapshot_id), snapshot_id)
-
-    def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """Return the file's size; None if there is no such snapshot."""
-        if snapshot_id not in self._snapshots:
-            return None
-        return self.files.size(self.snapshot_path(snapshot_id))
-
-    def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
-        """Read bytes of a snapshot file. Raises FileNotFoundError."""
-        file = self.files.open(self.snapshot_path(snapshot_id))
-        try:
-            return file.pread(max_bytes, position)
-        finally:
-            file.close()
-
-    def snapshot_written(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Note that a snapshot file of this log has been renamed to its final name."""
-        if snapshot_id not in self._snapshots:
-            self._snapshots = sorted([*self._snapshots, snapshot_id])
 
     def install_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         """Start the log again at the end of a snapshot that a leader sent (KIP-630)."""
-        self.snapshot_written(snapshot_id)
+        self.snapshots.add(snapshot_id)
         self._log.truncate_fully_and_start_at(snapshot_id.offset)
         self._log.update_high_watermark(snapshot_id.offset)
         self._reload_voters()
@@ -526,40 +417,22 @@ class MetadataLog:
         The latest snapshot always stays. Returns: the removed snapshots.
         """
         removed: list[OffsetAndEpoch] = []
-        while len(self._snapshots) > 1 and self._expired(now_ms):
-            oldest, following = self._snapshots[:2]
+        while len(self.snapshots.ids) > 1 and self._expired(now_ms):
+            oldest, following = self.snapshots.ids[:2]
             self._log.advance_log_start(following.offset)
             self._log.retention(now_ms)
-            self._snapshots = self._snapshots[1:]
-            self._snapshot_times.pop(oldest, None)
-            self.files.unlink(self.snapshot_path(oldest))
+            self.snapshots.remove(oldest)
             removed.append(oldest)
         return removed
 
     def _expired(self, now_ms: int) -> bool:
         config = self.config
-        oldest = self._snapshots[0]
-        if config.retention_bytes >= 0:
-            sizes = (self.files.size(self.snapshot_path(s)) for s in self._snapshots)
-            if self._log.size_bytes + sum(sizes) > config.retention_bytes:
-                return True
+        limit = config.retention_bytes
+        if limit >= 0 and self._log.size_bytes + self.snapshots.size_bytes > limit:
+            return True
         if config.retention_ms < 0:
             return False
-        return now_ms - self._snapshot_time(oldest) > config.retention_ms
-
-    def _snapshot_time(self, snapshot_id: OffsetAndEpoch) -> int:
-        known = self._snapshot_times.get(snapshot_id)
-        if known is None:
-            try:
-                known = self.open_snapshot(snapshot_id).last_contained_timestamp_ms
-            except CorruptSnapshot:
-                known = self.files.modified_ms(self.snapshot_path(snapshot_id))
-            self._snapshot_times[snapshot_id] = known
-        return known
-
-
-def _value_before(entries: Sequence[tuple[int, T]], end_offset: int) -> T:
-    return next(value for offset, value in reversed(entries) if offset < end_offset or offset < 0)
+        return now_ms - self.snapshots.time_ms(self.snapshots.ids[0]) > config.retention_ms
 
 
 def _end_of(data: bytes, offset: int) -> int:

@@ -73,6 +73,7 @@ from metalog.quorum.log import MetadataLog
 from metalog.quorum.peer_requests import PeerRequests
 from metalog.quorum.peers import Peers
 from metalog.quorum.snapshot_transfer import SnapshotFetcher, SnapshotWriter
+from metalog.quorum.state_file import format_quorum_state
 from metalog.quorum.stats import QuorumStats
 from protocol.errors import ApiError, ErrorCode
 from protocol.schema import ControlRecord, Response
@@ -171,9 +172,9 @@ class QuorumNode:
         self.core = QuorumCore(
             node=config.node,
             log=self.log,
-            state=self.log.read_state() or QuorumState(),
+            state=self.log.state_file.read() or QuorumState(),
             voters=self.log.voters,
-            voters_in_log=self.log.voters_in_log,
+            voters_in_log=self.log.voter_history.in_log,
             timing=config.timing,
             jitter=self._jitter,
             addresses=self._addresses,
@@ -473,15 +474,15 @@ class QuorumNode:
     # --- effects ------------------------------------------------------------------------------
 
     def _on_persist(self, effect: PersistState) -> None:
-        data = self.log.encode_state(effect.state)
+        data = format_quorum_state(effect.state, self.log.kraft_version, self.log.voters.ids)
         if not self._started:
-            self._files.write_atomic(self.log.state_path, data)
+            self._files.write_atomic(self.log.state_file.path, data)
             return
         self._persisting = True
         self._spawn("persist quorum-state", self._persist(data))
 
     async def _persist(self, data: bytes) -> None:
-        await self._files.run(self._files.write_atomic, self.log.state_path, data)
+        await self._files.run(self._files.write_atomic, self.log.state_file.path, data)
         self._persisting = False
         self._drain()
 

@@ -81,10 +81,10 @@ class SnapshotWriter:
                 records,
                 last_contained_timestamp_ms=provenance.timestamp_ms,
                 timestamp_ms=self._clock.now_ms(),
-                voters=self._log.voters_at(snapshot_id.offset),
-                kraft_version=self._log.kraft_version_at(snapshot_id.offset),
+                voters=self._log.voter_history.voters_at(snapshot_id.offset),
+                kraft_version=self._log.voter_history.kraft_version_at(snapshot_id.offset),
             )
-            path = self._log.snapshot_path(snapshot_id)
+            path = self._log.snapshots.path(snapshot_id)
             file = fresh_file(self._files, path + _PART)
             try:
                 for part in parts:
@@ -94,7 +94,7 @@ class SnapshotWriter:
             except BaseException:
                 discard_part(self._files, file)
                 raise
-            self._log.snapshot_written(snapshot_id)
+            self._log.snapshots.add(snapshot_id)
         finally:
             self._writing = False
         return snapshot_id
@@ -164,7 +164,7 @@ class SnapshotFetcher:
             NotStored: this node's disk did not store it.
             OSError, ApiError, ProtocolError: the leader did not send it.
         """
-        path = self._log.snapshot_path(effect.id)
+        path = self._log.snapshots.path(effect.id)
         file = self._part_file(_Partial(effect.node_id, effect.id), path + _PART)
         try:
             while self._size_bytes is None or file.size() < self._size_bytes:
@@ -197,7 +197,7 @@ class SnapshotFetcher:
         if self._partial == wanted:
             return self._files.open(path, create=True)
         if self._partial is not None:
-            leftover = self._log.snapshot_path(self._partial.id) + _PART
+            leftover = self._log.snapshots.path(self._partial.id) + _PART
             if self._files.exists(leftover):
                 self._files.unlink(leftover)
         self._partial, self._size_bytes = wanted, None

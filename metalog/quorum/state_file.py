@@ -8,6 +8,7 @@ could vote twice in it (M3).
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,19 @@ from runtime.errors import StartupRefused
 from storage.files.port import Files
 
 FILE_NAME = "quorum-state"
+
+
+class QuorumStateFile:
+    """The file in the folder of a metadata log."""
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self.path = posixpath.join(directory, FILE_NAME)
+
+    def read(self) -> QuorumState | None:
+        """Return the quorum state, None without a file. Raises StartupRefused for a damaged
+        file."""
+        return read_quorum_state(self._files, self.path)
 
 
 def read_quorum_state(files: Files, path: str) -> QuorumState | None:

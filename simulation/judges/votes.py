@@ -61,7 +61,7 @@ class VoteJudge(Judge):
     def _look(self, life: NodeLife, node: QuorumNode, question: VoteAsked) -> None:
         machine, candidate, epoch = life.machine, question.candidate, question.epoch
         first = self._given.setdefault((machine.node_id, machine.directory_id, epoch), candidate)
-        path = node.log.state_path
+        path = node.log.state_file.path
         file = json.loads(machine.disk.read(path)) if machine.disk.exists(path) else {}
         told = (file.get("leaderEpoch", -1), file.get("votedId", -1))
         if first != candidate:

@@ -103,7 +103,7 @@ async def test_kafkas_tool_shows_what_our_log_and_snapshots_hold(tmp_path: Path)
         image = q.loader.image
         snapshot_id = await q.node.create_snapshot(image)
         assert snapshot_id is not None
-        checkpoint = q.node.log.snapshot_path(snapshot_id)
+        checkpoint = q.node.log.snapshots.path(snapshot_id)
     folder = tmp_path / DIRECTORY_NAME
     assert payloads(folder / f"{0:020d}.log") == [
         as_kafka_shows(record, record_version(type(record).__name__, 30)) for record in records
@@ -230,10 +230,10 @@ def test_our_replay_of_kafkas_log_is_kafkas_snapshot(
     data = tmp_path / "data"
     shutil.copytree(kafkas_directory.directory / "data", data)
     log = MetadataLog.open(RealFiles(), str(data), SystemClock(), MetadataLogConfig(), VoterSet())
-    snapshots = [s for s in log.snapshots if s.offset > 0]
+    snapshots = [s for s in log.snapshots.ids if s.offset > 0]
     assert len(snapshots) >= 2 and log.start_offset == 0
     for snapshot_id in snapshots:
-        snapshot = log.open_snapshot(snapshot_id)
+        snapshot = log.snapshots.open(snapshot_id)
         loaded = image_from_records(snapshot.records())
         assert replayed(log, snapshot_id.offset).same_cluster(loaded)
         assert snapshot.voters == log.voters
@@ -241,7 +241,7 @@ def test_our_replay_of_kafkas_log_is_kafkas_snapshot(
         f"topic-{n}" for n in range(8) if n not in (1, 2)
     }
     assert log.kraft_version == 1 and log.voters.ids == (1,)
-    state = log.read_state()
+    state = log.state_file.read()
     assert state is not None and state.leader_id == 1 and state.epoch == log.last_epoch
     log.close()
 

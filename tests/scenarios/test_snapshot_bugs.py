@@ -46,7 +46,7 @@ async def test_14240_a_log_that_begins_later_needs_a_snapshot_for_what_was_befor
         await q.commit(topic(100))
         assert len(q.loader.image.topics.by_id) == 21
         segment = next(name for name in files.listdir(DIRECTORY) if name.endswith(".log"))
-    path = q.node.log.snapshot_path(snapshot)
+    path = q.node.log.snapshots.path(snapshot)
     files.unlink(path)
     if segment == f"{0:020d}.log":
         # As if cleaning had removed the first segment, too.
@@ -89,7 +89,7 @@ async def test_13078_a_snapshot_has_its_name_only_when_it_is_whole_and_durable()
         files.crash(None)
         for snapshot_id in list_snapshots(disk, DIRECTORY):
             seen += 1
-            path = q.node.log.snapshot_path(snapshot_id)
+            path = q.node.log.snapshots.path(snapshot_id)
             reader = SnapshotReader.open(disk, path, snapshot_id)
             assert len(list(reader.records())) == 3
         await q.supervisor.close()

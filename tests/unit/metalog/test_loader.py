@@ -81,7 +81,7 @@ async def test_snapshot_is_loaded_in_slices_and_published_whole() -> None:
         written = await q.node.create_snapshot(q.loader.image)
         assert written is not None
         whole, steps = q.loader.image, 0
-        for _ in q.loader.handle_snapshot(q.node.log.open_snapshot(written)):
+        for _ in q.loader.handle_snapshot(q.node.log.snapshots.open(written)):
             steps += 1
             assert q.loader.image is whole, "nobody sees half of it"
         assert steps >= 4, "the loop has turns in between"

@@ -209,7 +209,7 @@ async def test_a_vote_answers_when_the_new_epoch_is_on_disk() -> None:
         partition = response.topics[0].partitions[0]
         assert (partition.error_code, partition.leader_epoch) == (0, 5)
         assert partition.vote_granted
-        state = q.node.log.read_state()
+        state = q.node.log.state_file.read()
         assert state is not None and (state.epoch, state.voted) == (5, ReplicaKey(2))
 
 

@@ -15,6 +15,13 @@ from runtime.errors import InvariantViolated
 BATCHES = [Batch(base, base + 9, 1, 0, 100, ("record",)) for base in range(0, 100, 10)]
 
 
+class Holes(set[tuple[int, int]]):
+    """Pairs of the first missing offset and the next batch's."""
+
+    def has(self, first: int, end: int) -> bool:
+        return (first, end) in self
+
+
 class Log:
     """A log that reads at most five batches at once. `decoded` are the base offsets in order."""
 
@@ -24,10 +31,7 @@ class Log:
     def __init__(self) -> None:
         self.decoded: list[int] = []
         self.reads: list[int] = []
-        self.holes: set[tuple[int, int]] = set()
-
-    def has_hole(self, first: int, end: int) -> bool:
-        return (first, end) in self.holes
+        self.holes = Holes()
 
     def read_committed(self, offset: int, max_bytes: int) -> Iterator[Batch]:
         self.reads.append(offset)
@@ -110,7 +114,7 @@ def test_delivery_of_a_log_with_holes_goes_on_at_the_next_batch(
 
     log, listener = Log(), Listener()
     monkeypatch.setattr(log, "read_committed", read_committed)
-    log.holes = {(0, 10), (30, 40), (0, 20), (60, 70)}
+    log.holes = Holes({(0, 10), (30, 40), (0, 20), (60, 70)})
     delivery = started(log, listener)
     while delivery.step():
         pass

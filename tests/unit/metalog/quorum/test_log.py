@@ -16,6 +16,7 @@ from metalog.quorum.core.messages import OffsetAndEpoch, QuorumState
 from metalog.quorum.core.voters import ReplicaKey, Voter, VoterSet
 from metalog.quorum.log import DIRECTORY_NAME, MetadataLog, MetadataLogConfig
 from metalog.quorum.snapshots import snapshot_name, snapshot_parts, write_snapshot
+from metalog.quorum.state_file import format_quorum_state
 from protocol.batch.header import CONTROL_BIT, iter_batches
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.ids import METADATA_TOPIC_ID
@@ -55,8 +56,8 @@ def add_snapshot(
         voters=voters,
         kraft_version=int(voters is not None),
     )
-    write_snapshot(log.files, log.snapshot_path(snapshot_id), parts)
-    log.snapshot_written(snapshot_id)
+    write_snapshot(log.files, log.snapshots.path(snapshot_id), parts)
+    log.snapshots.add(snapshot_id)
     return snapshot_id
 
 
@@ -109,10 +110,10 @@ def test_voters_follow_the_log_and_its_truncation() -> None:
     records = [leader_change(1, (1,), (1,)), kraft_version_record(1), voters_record(DYNAMIC)]
     _, changed = log.append_control(records, epoch=1, timestamp_ms=5)
     assert changed and log.voters == DYNAMIC and log.kraft_version == 1
-    assert log.voters_at(4) == STATIC and log.voters_at(5) == DYNAMIC
+    assert log.voter_history.voters_at(4) == STATIC and log.voter_history.voters_at(5) == DYNAMIC
     log.close()
     log = open_log(files)
-    assert log.voters == DYNAMIC and log.voters_in_log
+    assert log.voters == DYNAMIC and log.voter_history.in_log
     assert log.truncate_to(2)
     assert log.voters == STATIC and log.kraft_version == 0
 
@@ -132,7 +133,7 @@ def test_voters_of_the_first_snapshot_are_not_in_the_log() -> None:
     add_snapshot(log, 0, 0, DYNAMIC)
     log.close()
     log = open_log(files, voters=VoterSet())
-    assert log.voters == DYNAMIC and log.kraft_version == 1 and not log.voters_in_log
+    assert log.voters == DYNAMIC and log.kraft_version == 1 and not log.voter_history.in_log
 
 
 def test_voters_of_a_later_snapshot_are() -> None:
@@ -142,7 +143,7 @@ def test_voters_of_a_later_snapshot_are() -> None:
     add_snapshot(log, 4, voters=DYNAMIC)
     log.close()
     log = open_log(files, voters=VoterSet())
-    assert log.voters == DYNAMIC and log.voters_in_log
+    assert log.voters == DYNAMIC and log.voter_history.in_log
 
 
 def test_cleaning_drops_old_snapshots_and_the_log_below_the_next() -> None:
@@ -153,7 +154,7 @@ def test_cleaning_drops_old_snapshots_and_the_log_below_the_next() -> None:
     log.update_high_watermark(60)
     assert log.clean(0) == [ids[0], ids[1]]
     assert log.start_offset == 50 and log.start_epoch == 1
-    assert log.snapshots == [ids[2]]
+    assert log.snapshots.ids == [ids[2]]
     assert log.clean(0) == []
     log.close()
     log = open_log(files)
@@ -199,12 +200,12 @@ def test_snapshots_below_the_start_go_at_the_next_start() -> None:
     fill(log, 60)
     old, new = add_snapshot(log, 10), add_snapshot(log, 50)
     log.update_high_watermark(60)
-    data = files.read(log.snapshot_path(old))
+    data = files.read(log.snapshots.path(old))
     log.clean(0)
-    files.write_atomic(log.snapshot_path(old), data)
+    files.write_atomic(log.snapshots.path(old), data)
     log.close()
     log = open_log(files)
-    assert log.snapshots == [new]
+    assert log.snapshots.ids == [new]
     assert not files.exists(f"{FOLDER}/{snapshot_name(old)}")
 
 
@@ -228,11 +229,11 @@ def test_parts_of_snapshots() -> None:
     log = open_log(MemoryFiles())
     fill(log, 4)
     snapshot_id = add_snapshot(log, 4)
-    size = log.snapshot_size(snapshot_id)
-    whole = log.files.read(log.snapshot_path(snapshot_id))
+    size = log.snapshots.size(snapshot_id)
+    whole = log.files.read(log.snapshots.path(snapshot_id))
     assert size == len(whole)
-    assert log.read_snapshot(snapshot_id, 10, 20) == whole[10:30]
-    assert log.snapshot_size(OffsetAndEpoch(3, 1)) is None
+    assert log.snapshots.read(snapshot_id, 10, 20) == whole[10:30]
+    assert log.snapshots.size(OffsetAndEpoch(3, 1)) is None
 
 
 def test_a_vote_that_was_read_survives_a_power_cut() -> None:
@@ -252,12 +253,14 @@ def test_a_vote_that_was_read_survives_a_power_cut() -> None:
 
     files.on_op = killed
     with pytest.raises(OSError, match="killed"):
-        files.write_atomic(log.state_path, log.encode_state(state))
+        files.write_atomic(
+            log.state_file.path, format_quorum_state(state, log.kraft_version, log.voters.ids)
+        )
     files.on_op = None
-    assert MetadataLog.open(files, "/data", ManualClock(), SMALL, STATIC).read_state() == state
+    assert MetadataLog.open(files, "/data", ManualClock(), SMALL, STATIC).state_file.read() == state
     files.crash()
     again = MetadataLog.open(LossyFiles(backing), "/data", ManualClock(), SMALL, STATIC)
-    assert again.read_state() == state
+    assert again.state_file.read() == state
 
 
 @pytest.mark.parametrize("fault", ["crc", "offset", "magic", "control"])
@@ -281,7 +284,7 @@ def test_fetched_batches_are_validated(fault: str) -> None:
 
 
 def damage_newest(log: MetadataLog, how: str) -> str:
-    path = log.snapshot_path(log.snapshots[-1])
+    path = log.snapshots.path(log.snapshots.ids[-1])
     data = bytearray(log.files.read(path))
     if how == "flipped":
         data[-3] ^= 1
@@ -301,7 +304,7 @@ def test_damaged_snapshot_is_renamed_if_log_has_its_records(how: str, older: boo
     path = damage_newest(log, how)
     log.close()
     again = open_log(files)
-    assert (list(again.snapshots), again.start_offset, again.end_offset) == (kept, 0, 20)
+    assert (list(again.snapshots.ids), again.start_offset, again.end_offset) == (kept, 0, 20)
     (problem,) = again.problems
     assert path in problem
     assert not files.exists(path) and files.exists(f"{path}.damaged")
@@ -318,7 +321,7 @@ def test_a_damaged_snapshot_with_an_older_one_where_the_log_begins() -> None:
     damage_newest(log, "empty")
     log.close()
     again = open_log(files)
-    assert [one.offset for one in again.snapshots] == [30]
+    assert [one.offset for one in again.snapshots.ids] == [30]
     assert (again.start_offset, again.end_offset) == (30, 50)
 
 
@@ -421,15 +424,15 @@ def test_only_voter_serves_a_log_with_a_hole_and_names_it(
 def test_log_knows_the_holes_that_it_was_opened_or_fetched_with() -> None:
     """Delivery stops at any other (M14); a hole goes with the batch behind it."""
     log = open_log(with_a_hole(0, 2, 3), MetadataLogConfig())
-    assert log.has_hole(0, 1) and log.has_hole(2, 4)
-    assert not log.has_hole(1, 2) and not log.has_hole(2, 3)
+    assert log.holes.has(0, 1) and log.holes.has(2, 4)
+    assert not log.holes.has(1, 2) and not log.holes.has(2, 3)
     data = with_a_hole(0, 2, 3).read(f"{FOLDER}/{0:020}.log")
     follower = open_log(MemoryFiles(), MetadataLogConfig())
-    assert not follower.has_hole(0, 1)
+    assert not follower.holes.has(0, 1)
     follower.append_fetched(data)
-    assert follower.has_hole(0, 1) and follower.has_hole(2, 4)
+    assert follower.holes.has(0, 1) and follower.holes.has(2, 4)
     follower.truncate_to(4)
-    assert follower.has_hole(0, 1) and not follower.has_hole(2, 4)
+    assert follower.holes.has(0, 1) and not follower.holes.has(2, 4)
 
 
 def test_one_of_several_voters_with_a_hole_is_refused() -> None:

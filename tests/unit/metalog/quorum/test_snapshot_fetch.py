@@ -75,7 +75,7 @@ class Follower:
         self.heard += 1
 
     def loaded(self) -> list[Any]:
-        reader = SnapshotReader.open(self.files, self.log.snapshot_path(ID), ID)
+        reader = SnapshotReader.open(self.files, self.log.snapshots.path(ID), ID)
         return [record.name for record in reader.records()]
 
 
@@ -138,7 +138,7 @@ async def test_damaged_fetched_snapshot_is_refused_and_fetched_again(at: int) ->
     follower = Follower(leader)
     with pytest.raises(ProtocolError):
         await follower.fetch()
-    assert not follower.files.exists(follower.log.snapshot_path(ID))
+    assert not follower.files.exists(follower.log.snapshots.path(ID))
     leader.data = whole
     leader.positions.clear()
     await follower.fetch()
@@ -152,7 +152,7 @@ async def test_one_that_ends_before_its_footer_is_refused() -> None:
     follower = Follower(Leader(whole[: -sizes[-1]]))
     with pytest.raises(ProtocolError):
         await follower.fetch()
-    assert not follower.files.exists(follower.log.snapshot_path(ID))
+    assert not follower.files.exists(follower.log.snapshots.path(ID))
 
 
 class FullDisk(MemoryFiles):
@@ -220,7 +220,7 @@ async def test_a_full_disk_keeps_neither_part_nor_descriptor_of_a_write() -> Non
     records = [(TopicRecord(name=f"t{i}", topic_id=i.to_bytes(16, "big")), 0) for i in range(999)]
     with pytest.raises(OSError, match="no space"):
         await writer.write(image, records)
-    assert (files.parts(), files.opened, list(log.snapshots)) == ([], 0, [])
+    assert (files.parts(), files.opened, list(log.snapshots.ids)) == ([], 0, [])
     files.room = 1 << 20
     assert await writer.write(image, records) == OffsetAndEpoch(10, 1)
     assert (files.parts(), files.opened) == ([], 0)
