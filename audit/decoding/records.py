@@ -161,7 +161,7 @@ class JsonCache:
         known = self._known.get(rest)
         if known is None:
             known = self._tail(value)
-            if without_local_logs(value) is value:  # otherwise it is not repeated
+            if without_local_logs(value) is value:  # records with local logs rarely repeat
                 self._known[rest] = known
             if len(self._known) > CACHE_ENTRIES_MAX:
                 self._known.clear()

@@ -21,8 +21,8 @@ class Severity(StrEnum):
 class Finding(NamedTuple):
     """One sentence about a position in a log, with the state before and after it.
 
-    `offset` is -1 if there is none. `log` names the copy of the log (a node), or is empty. `before`
-    and `after` are JSON values.
+    `offset` is -1 for a finding without one. `log` names the copy of the log (a node), or is empty.
+    `before` and `after` are JSON values.
     """
 
     check: str

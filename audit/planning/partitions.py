@@ -11,9 +11,9 @@ from audit.inputs.replicas import AcknowledgedSend, ReplicaFiles
 class PartitionWork(NamedTuple):
     """The audit of one partition's replicas, with its input.
 
-    leader: from the metadata, -1 if there is none or it is unknown. leader_epochs: epoch to leader
-    in the metadata, None if unknown. compacted: cleaning rewrites batches, so they are not
-    compared.
+    leader: from the metadata; -1 without a leader, or if it is unknown.
+    leader_epochs: epoch to leader in the metadata, None if unknown.
+    compacted: cleaning rewrites batches, so they are not compared.
     """
 
     topic: str

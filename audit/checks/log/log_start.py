@@ -17,7 +17,7 @@ class LogStart(StartCheck):
 
     def on_unknown_start(self, start_offset: int) -> Iterable[Complaint]:
         yield Complaint(
-            f"the log begins at offset {start_offset} and no snapshot says what was before: states "
-            "are judged only after a record that says all of them",
+            f"the log begins at offset {start_offset} and no snapshot covers earlier offsets: the "
+            "state of an object is checked only after a record that contains all of it",
             after={"start_offset": start_offset},
         )

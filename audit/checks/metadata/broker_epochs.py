@@ -28,8 +28,8 @@ class BrokerEpochs(BrokerCheck):
                 )
         elif change.epoch != before.epoch:
             yield Complaint(
-                f"a record says {change.event} of broker {change.id} in epoch {change.epoch}, but "
-                f"it is registered with epoch {before.epoch}",
+                f"a record ({change.event}) has epoch {change.epoch} of broker {change.id}, but it "
+                f"is registered with epoch {before.epoch}",
                 before._asdict(),
                 shown,
             )

@@ -1,7 +1,7 @@
 """ELR and LastKnownELR are empty while the ISR has min ISR members (P9, KIP-966).
 
-With so many members no other replica may be elected cleanly. A change of min ISR alone writes
-ClearElrRecord, so the rule is checked at records that change the partition.
+While the ISR has min ISR members, no other replica may be elected cleanly. A change of min ISR
+alone writes ClearElrRecord, so the rule is checked at records that change the partition.
 """
 
 from __future__ import annotations

@@ -13,4 +13,4 @@ class UnreadableRecord(RecordErrorCheck):
 
     def on_record_error(self, reason: str, orphan: bool) -> Iterable[Complaint]:
         if not orphan:
-            yield Complaint(f"what stands there cannot be read: {reason}")
+            yield Complaint(f"the record is unreadable: {reason}")

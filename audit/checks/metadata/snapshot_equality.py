@@ -17,7 +17,7 @@ class SnapshotEquality(SnapshotCheck):
     def on_snapshot(self, differences: Sequence[Difference]) -> Iterable[Complaint]:
         for difference in differences:
             yield Complaint(
-                f"the snapshot says otherwise than the records before it about {difference.what}",
+                f"the snapshot differs from the records before it about {difference.what}",
                 before=difference.replayed,
                 after=difference.snapshot,
                 topic=difference.topic,

@@ -281,7 +281,7 @@ def test_a_checkpoint_that_lets_an_epoch_begin_elsewhere(brokers: Brokers, runni
         if running:
             again.at_rest.clear()
         (found,) = again.messages()
-        assert f"of broker 3 says that epoch {entry[0]} begins at offset {entry[1]}" in found
+        assert f"of broker 3, epoch {entry[0]} begins at offset {entry[1]}" in found
 
 
 def test_a_checkpoint_that_lacks_the_first_epoch(brokers: Brokers) -> None:
@@ -307,7 +307,7 @@ def test_a_log_that_began_later_once(brokers: Brokers, running: bool, log_start:
     brokers.log_starts = dict.fromkeys((1, 2, 3), log_start)
     for node in (1, 2, 3):
         brokers.epochs[node] = epochs((2, log_start), (5, 3), (6, 4))
-    if running:  # and the log start is checkpointed later
+    if running:  # the broker checkpoints the log start later
         brokers.at_rest.clear()
         brokers.log_starts.clear()
     assert brokers.found() == []

@@ -72,7 +72,7 @@ def test_audit_processes_raise_an_unreadable_input_error(log: Path, tmp_path: Pa
 def test_audit_process_ended_from_outside_raises_oserror() -> None:
     broken: Future[list[processes.Event]] = Future()
     broken.set_exception(BrokenProcessPool())
-    with pytest.raises(OSError, match="ended from outside"):
+    with pytest.raises(OSError, match="audit process was killed"):
         processes._rows_of(broken)
 
 
@@ -81,7 +81,7 @@ def test_a_killed_process_ends_the_audit(log: Path, monkeypatch: pytest.MonkeyPa
     inputs = read_inputs([log])
     plan = list(intervals.plan_intervals(inputs.logs[0], []))
     monkeypatch.setattr(processes, "performed", killed)
-    with pytest.raises(OSError, match="ended from outside"):
+    with pytest.raises(OSError, match="audit process was killed"):
         list(processes.on_processes(plan, WorkOptions(), 2, None))
 
 

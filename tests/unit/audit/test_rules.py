@@ -172,7 +172,7 @@ def test_a_record_about_another_life_of_a_broker(tmp_path: Path, kind: str) -> N
     epoch = builder.epoch_of(3)
     builder.add(about_another_life(builder, kind, epoch + 1), replays=False)
     assert told(builder, tmp_path) == [
-        f"broker-epochs: a record says {kind} of broker 3 in epoch {epoch + 1}, but it is "
+        f"broker-epochs: a record ({kind}) has epoch {epoch + 1} of broker 3, but it is "
         f"registered with epoch {epoch}"
     ]
 
@@ -328,7 +328,7 @@ def test_a_segment_inside_the_log_that_ends_in_a_batch(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_copy_that_is_behind(tmp_path: Path) -> None:
-    """It was copied during an append, and the audited log has rolled since."""
+    """The copy was made during an append, and the audited log has rolled since."""
     builder = cluster()
     first = builder.write(tmp_path, 101)
     in_two_segments(builder, first, 5)
@@ -436,9 +436,9 @@ def test_unreadable_record_is_the_only_finding(tmp_path: Path, name: str, messag
         damaged = unreadable(change, isr, 0x7F)
     builder.batches[-1] = damaged
     if name != "a control record":
-        builder.fence(3)  # it left the ISR by a record that cannot be read
+        builder.fence(3)  # the unreadable record removed broker 3 from the ISR
     (found,) = told(builder, tmp_path)
-    assert found.startswith(f"record-unreadable: what stands there cannot be read: {message}")
+    assert found.startswith(f"record-unreadable: the record is unreadable: {message}")
 
 
 # --- snapshot-equality, snapshot-whole ------------------------------------------------------------
