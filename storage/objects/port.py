@@ -114,7 +114,7 @@ class Objects(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections of the store."""
         ...
 
 

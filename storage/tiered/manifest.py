@@ -57,11 +57,11 @@ class Manifest:
         expected = REQUIRED if self.segment.txn_index_empty else REQUIRED | {Kind.TXN_INDEX}
         if kinds != expected:
             differing = sorted(kind.value for kind in kinds ^ expected)
-            raise ManifestBroken(f"objects that are missing or too many: {', '.join(differing)}")
+            raise ManifestBroken(f"missing or unexpected objects: {', '.join(differing)}")
         if self.objects[Kind.LOG].size_bytes != self.segment.size_bytes:
             raise ManifestBroken(
-                f"a log of {self.objects[Kind.LOG].size_bytes} bytes, "
-                f"its record says {self.segment.size_bytes}"
+                f"log object of {self.objects[Kind.LOG].size_bytes} bytes; "
+                f"its record has {self.segment.size_bytes}"
             )
 
     def belongs_to(self, segment: RemoteSegment) -> bool:

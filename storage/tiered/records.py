@@ -78,7 +78,7 @@ def decode_record(value: Buffer) -> TierRecord:
     try:
         return _value_of(message)
     except ValueError as error:
-        raise ProtocolError(type(message).__name__, str(error), "values that can be") from None
+        raise ProtocolError(type(message).__name__, str(error), "values in their ranges") from None
 
 
 # Values to messages ---------------------------------------------------------------------------

@@ -149,7 +149,7 @@ class SegmentStore:
         except ManifestBroken as error:
             raise CorruptSegment(f"{key}: {error}") from None
         if not found.belongs_to(segment):
-            raise CorruptSegment(f"{key}: tells of {found.segment}, asked was {segment}")
+            raise CorruptSegment(f"{key}: manifest of {found.segment}, expected {segment}")
         return found
 
     async def read_whole(self, manifest: Manifest, kind: Kind) -> bytes:
