@@ -1,1 +1,1 @@
-"""Requests and responses over asyncio: server, handlers' table, client."""
+"""Requests and responses over asyncio: server, handler table, client."""

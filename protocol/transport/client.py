@@ -1,12 +1,12 @@
-"""A connection to a node: requests out, responses matched by correlation id.
+"""A client's connection to a node: it sends requests and matches responses by correlation id.
 
-Requests are pipelined; a node answers one connection in order, but nothing here depends on it. One
-timer per connection watches the oldest deadline. A request that times out closes the connection,
-as Kafka's clients do: whatever was sent may still be processed, and a late answer must not be taken
-for another's.
+Requests are pipelined. A node responds on one connection in order, but this module does not rely on
+it. One timer per connection is set to the earliest deadline. A request that times out closes the
+connection, as in Kafka's clients: the node may still process its requests, and a late response must
+not be mistaken for another one.
 
-Everything runs on the loop's own clock and `create_connection`, so the same code serves tests, the
-command line, and nodes in simulation.
+The connection uses only the event loop's clock and `create_connection`. Therefore the same code
+serves tests, the command line, and nodes in the simulation.
 """
 
 from __future__ import annotations
@@ -46,27 +46,31 @@ _BUFFER_BYTES_FIRST = 16 * 1024
 _BUFFER_BYTES = 256 * 1024
 _ROOM_BYTES_MIN = 4096
 _BELIEVED_BYTES_MAX = 16 * 1024 * 1024
-"""Announced sizes up to this are allocated at once, larger ones as their bytes arrive."""
+"""Announced sizes up to this are allocated at once, larger ones while their bytes arrive."""
 _COPIED_BYTES_MAX = 64 * 1024
 _EXCESS_FACTOR = 12
-"""A response may take sixteen times its frame: metadata of a million partitions takes eight."""
+"""A response may take about 16 times its frame's size; metadata of a million partitions takes 8."""
 _int32 = struct.Struct(">i")
 _int16 = struct.Struct(">h")
 
 
 def failed_at_once(error: BaseException) -> bool:
-    """Whether `Connection.connect` ended because nobody listens there, or there is no way there.
-    Not when it took its time or the node hung up: then somebody may be there."""
+    """Return whether `Connection.connect` failed because the port is closed or has no route.
+
+    A timeout or a closed connection is not such a failure: a node may be running there.
+    """
     return isinstance(error, OSError) and not isinstance(error, ConnectionLost | TimeoutError)
 
 
 class ConnectionLost(ConnectionError):
-    """The connection is gone, or a request on it took too long; an answer will not come."""
+    """The connection has ended, or a request on it timed out: no response will come."""
 
 
 class _Way:
-    """How requests of one class go over one connection: the version, and the bytes of the header
-    before and behind the correlation id."""
+    """The encoding of one request class on a connection.
+
+    It has the version, and the header's bytes before and after the correlation id.
+    """
 
     __slots__ = ("api", "head", "response", "tail", "version")
 
@@ -98,12 +102,12 @@ class _Pending:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One connection to one node. Make it with `connect`."""
+    """One connection to one node, created with `connect`."""
 
     def __init__(self, client_id: str | None) -> None:
         self.client_id = client_id
         self.versions: dict[int, VersionRange] = {}
-        """Versions by API key, as the node offers them."""
+        """The versions that the node supports, by API key."""
         self._usable: Mapping[int, VersionRange] = {}
         self._ways: dict[tuple[type[Request[Any]], int | None], _Way] = {}
         self.features: ApiVersionsResponse | None = None
@@ -114,7 +118,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: dict[int, _Pending] = {}
         self._next_correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_s = 0.0  # uvloop's timers do not say when they run if that is now
+        self._timer_s = 0.0  # uvloop's timers do not contain a time that is now
         self._failure: ConnectionLost | None = None
         self._buffer = bytearray(_BUFFER_BYTES_FIRST)
         self._view = memoryview(self._buffer)
@@ -124,9 +128,9 @@ class Connection(asyncio.BufferedProtocol):
         self._closed = self._loop.create_future()
         self._paused = False
         self._decoding: tuple[Decoding[Response], _Pending] | None = None
-        # Requests that wait until the node reads. They leave in the order in which they came, each
-        # when the one before it is written and there is room: a batch that overtook another one of
-        # its producer would be out of order for the leader.
+        # Requests that wait until the node reads. They are written in order, each once the one
+        # before it is written and the write buffer has space: a batch that overtakes another one of
+        # its producer is out of order for the leader.
         self._line: deque[asyncio.Future[None]] = deque()
 
     # --- life ----------------------------------------------------------------------------------
@@ -144,15 +148,20 @@ class Connection(asyncio.BufferedProtocol):
         between_nodes: bool = False,
         expected: NodeIdentity | None = None,
     ) -> Connection:
-        """Connect, and request the node's API versions under this name.
+        """Connect, and request the node's API versions.
 
         Args:
-            between_nodes: notice a node whose machine is gone (`half_open`).
-            expected: the node that the caller expects at this address (KIP-1242). A node that does
-            not know ApiVersions 5 is not compared.
+            timeout_ms: limit of the connection and of ApiVersions together.
+            negotiate: request the API versions; without them each request uses its last version.
+            software_name: the client's name in ApiVersions.
+            between_nodes: detect a peer whose machine has failed (`half_open`).
+            expected: the node that the caller expects at this address (KIP-1242). A node without
+                ApiVersions 5 does not compare it.
 
-        Raises OSError (ConnectionLost, a timeout and a refused connection are such), ApiError when
-        the node refuses ApiVersions: REBOOTSTRAP_REQUIRED if it is not the expected one.
+        Raises:
+            OSError: the connection was refused, timed out or ended (ConnectionLost).
+            ApiError: the node refused ApiVersions; REBOOTSTRAP_REQUIRED if it is another node than
+                the expected one.
         """
         loop = asyncio.get_running_loop()
         started_s = loop.time()
@@ -163,7 +172,7 @@ class Connection(asyncio.BufferedProtocol):
         except TimeoutError:
             raise ConnectionLost(f"connect to {host}:{port}: {timeout_ms:.0f} ms passed") from None
         except (ValueError, OverflowError) as error:
-            # A name that is no name (too long a label, a zero byte) is as good as one unknown.
+            # An invalid host name (too long a label, a zero byte) is handled like an unknown one.
             raise ConnectionLost(f"connect to {host!r}:{port}: {error}") from error
         connection.peer = (host, port)
         if between_nodes:
@@ -188,7 +197,7 @@ class Connection(asyncio.BufferedProtocol):
         version = ApiVersionsRequest.VERSIONS.last
         answer = await self.request(request, timeout_ms, version)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            # The node answered in version 0 and says which versions it has.
+            # The node replied in version 0, with the versions that it supports.
             offered = [key for key in answer.api_keys if key.api_key == ApiKey.API_VERSIONS]
             version = min(version, offered[0].max_version if offered else 0)
             answer = await self.request(request, timeout_ms, version)
@@ -203,20 +212,20 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_closed(self) -> bool:
-        """No request can be sent any more."""
+        """True if no request can be sent any more."""
         return self._failure is not None
 
     @property
     def inflight(self) -> int:
-        """Requests without an answer yet."""
+        """Number of requests without a response yet."""
         return len(self._pending)
 
     def when_closed(self, fn: Callable[[], None]) -> None:
-        """Call `fn` soon after the connection has ended, whoever ended it."""
+        """Call `fn` soon after the connection has ended, for any reason."""
         self._closed.add_done_callback(lambda _: fn())
 
     async def close(self) -> None:
-        """Close, fail what is pending, and wait until the transport is gone."""
+        """Close, fail the pending requests, and wait until the transport is closed."""
         self._fail("closed")
         self._transport.close()
         await asyncio.wait([self._closed])
@@ -229,11 +238,16 @@ class Connection(asyncio.BufferedProtocol):
     # --- requests ------------------------------------------------------------------------------
 
     def version_for(self, request: type[Request[Any]], version: int | None = None) -> int:
-        """The highest version both sides know, without those that are taken on request only;
-        `version` is only checked against the node's. Private versions (`private_numbers`) are only
-        for nodes of ours.
+        """Return the version for a request: the highest that both sides support.
 
-        Raises ApiError(UNSUPPORTED_VERSION) when there is none.
+        Versions of `ON_REQUEST` are used only if the caller names them. Private versions
+        (`private_numbers`) are used only with Kraftbox's own nodes.
+
+        Args:
+            version: use this version if the node supports it, in place of the highest.
+
+        Raises:
+            ApiError: UNSUPPORTED_VERSION if there is no such version.
         """
         api = ApiKey(request.API_KEY)
         known = request.VERSIONS
@@ -253,8 +267,10 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def offers(self, request: type[Request[Any]], version: int) -> bool:
-        """Return whether this version may be used: the node offers it, and a private version only
-        counts if the node is one of ours (`private_numbers`)."""
+        """Return whether the node supports this version.
+
+        A private version (`private_numbers`) counts only if the node is one of Kraftbox's own.
+        """
         offered = self._usable.get(request.API_KEY)
         return offered is not None and version in offered
 
@@ -266,8 +282,11 @@ class Connection(asyncio.BufferedProtocol):
     ) -> R:
         """Send a request and wait for its response.
 
-        Raises ConnectionLost when the connection ends or `timeout_ms` passes first (which ends it),
-        ApiError(UNSUPPORTED_VERSION), EncodeError, ProtocolError for an unreadable response.
+        Raises:
+            ConnectionLost: the connection ended, or `timeout_ms` passed, which ends it.
+            ApiError: UNSUPPORTED_VERSION, see `version_for`.
+            EncodeError: the version cannot represent a value.
+            ProtocolError: the response is unreadable.
         """
         if not self._paused and not self._line:
             return await self.send(message, timeout_ms, version)
@@ -290,10 +309,15 @@ class Connection(asyncio.BufferedProtocol):
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
         version: int | None = None,
     ) -> asyncio.Future[R]:
-        """`request` without waiting: the frame is written now, the future has the response.
+        """Write a request at once and return the future of its response.
 
-        Does not wait for a full write buffer, and overtakes requests that do; whoever sends much
-        uses `request`. Raises what `request` raises before sending.
+        It does not wait for space in the write buffer, and overtakes requests that do. A caller
+        that sends many requests uses `request`.
+
+        Raises:
+            ConnectionLost: the connection has ended.
+            ApiError: UNSUPPORTED_VERSION, see `version_for`.
+            EncodeError: the version cannot represent a value.
         """
         if self._failure is not None:
             raise ConnectionLost(str(self._failure))
@@ -308,7 +332,7 @@ class Connection(asyncio.BufferedProtocol):
         return future
 
     def send_unanswered(self, message: Request[Any], version: int | None = None) -> None:
-        """Send a request to which no response comes (Produce with acks=0)."""
+        """Send a request that has no response, such as Produce with acks=0."""
         if self._failure is not None:
             raise ConnectionLost(str(self._failure))
         self._write(message, self._way(type(message), version))
@@ -345,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _check_deadlines(self) -> None:
         self._timer = None
-        # A caller that stopped waiting does not keep the connection under a deadline.
+        # A request whose caller has stopped waiting has no deadline.
         deadlines = [one.deadline_s for one in self._pending.values() if not one.future.done()]
         if not deadlines:
             return
@@ -406,8 +430,10 @@ class Connection(asyncio.BufferedProtocol):
         return self._view[self._end :]
 
     def _make_room(self) -> None:
-        """A new buffer that begins with what was not read yet. Never moves inside the old one:
-        responses that were handed out may be slices of it."""
+        """Move the unread bytes to a new buffer.
+
+        They never move inside the old one: callers may hold responses that are slices of it.
+        """
         held = self._end - self._start
         needed = _BUFFER_BYTES
         if held >= 4:
@@ -429,7 +455,7 @@ class Connection(asyncio.BufferedProtocol):
         self._read_frames()
 
     def _read_frames(self) -> None:
-        """Read the responses that are whole, until one takes longer to decode."""
+        """Read the complete responses, up to one that must be decoded in slices."""
         while self._end - self._start >= 4 and self._failure is None and self._decoding is None:
             body = self._start + 4
             (size,) = _int32.unpack_from(self._buffer, self._start)
@@ -454,12 +480,12 @@ class Connection(asyncio.BufferedProtocol):
         (correlation_id,) = _int32.unpack_from(frame)
         pending = self._pending.pop(correlation_id, None)
         if pending is None:
-            self._broken(f"a response nobody asked for ({correlation_id})")
+            self._broken(f"a response with the unknown correlation id {correlation_id}")
             return
         if pending.future.done():
             return
-        # The caller may keep the response, whose record sets are slices: a small frame is copied
-        # out, a large one keeps this buffer and the connection takes another.
+        # The caller may keep the response, whose record sets are slices of the frame. A small frame
+        # is copied; a large one keeps this buffer, and the connection uses a new one.
         kept: Buffer = frame
         if len(frame) < _COPIED_BYTES_MAX:
             kept = bytes(frame)
@@ -472,11 +498,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._decode_slice()
             else:
                 pending.future.set_result(response)
-        except Exception as error:  # noqa: BLE001 - the caller must learn of it, whatever it was
+        except Exception as error:  # noqa: BLE001 - the caller must receive every error
             self._unreadable(pending, error)
 
     def _decode_slice(self) -> None:
-        """Decode a slice of a large response; if it is not whole then, read no further."""
+        """Decode a slice of a large response; stop reading until it is complete."""
         assert self._decoding is not None
         decoding, pending = self._decoding
         if decode_slice(decoding, self._now_ms):
@@ -516,7 +542,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _read_response(frame: Buffer, pending: _Pending) -> Response | None:
-    """Return the response, None of one that takes longer."""
+    """Return the response; None if it must be decoded in slices."""
     version, offset = _version_and_offset(frame, pending)
     if len(frame) <= WHOLE_BYTES:
         return decode(pending.response, frame, version, offset)[0]
@@ -534,7 +560,7 @@ def _version_and_offset(frame: Buffer, pending: _Pending) -> tuple[int, int]:
     _, offset = decode_response_header(frame, pending.api, pending.version)
     version = pending.version
     if pending.api is ApiKey.API_VERSIONS and len(frame) >= offset + 2:
-        # A node that does not know the version answers in version 0 (KIP-511).
+        # A node that does not support the version replies in version 0 (KIP-511).
         (error_code,) = _int16.unpack_from(frame, offset)
         if error_code == ErrorCode.UNSUPPORTED_VERSION:
             version = 0

@@ -1,30 +1,30 @@
-"""From a frame to a handler and from its reply to bytes, without I/O.
+"""Dispatch of request frames to handlers and encoding of their replies, without I/O.
 
-A `HandlerTable` says which APIs a listener serves. Each API is one registered handler with the
-range of versions it was written for, and the answer to ApiVersions is computed from exactly these
-entries, so nothing can be advertised that is not there. A handler is
+A `HandlerTable` contains the APIs that a listener serves. Each API has one registered handler with
+the range of versions that it implements. The response to ApiVersions is computed from these
+entries, so that a listener cannot advertise an API without a handler. A handler is
 
-- a plain function, called inline. It returns a `Reply`: the response, or None when nothing is to be
-  sent (acks=0), or the promise of either, a future or a coroutine. `records` fields of the request
-  are slices of the receive buffer: what is to be kept must be copied before returning.
+- a plain function, called inline. It returns a `Reply`: the response, None if the request has no
+  response (acks=0), or a future or coroutine of either. `records` fields of the request are slices
+  of the receive buffer: the handler copies the bytes that it keeps before it returns.
 - a coroutine function; it works on a copy of the frame.
 
-Coroutines become supervised tasks in one place, `request_flow.py`; a future needs none.
+Only `request_flow.py` turns coroutines into supervised tasks; a future needs none.
 
-Reactions to bad requests are Kafka's (EdgeCaseRequestTest): what cannot be parsed, an API that this
-listener does not serve, or a version outside the range closes the connection without an answer. The
-exception is ApiVersions, which answers any version it does not know in version 0 and says which it
-does (KIP-511), since that is how clients find out. An `ApiError` from a handler becomes a response
-where the response has an error code of its own, else a close.
+Invalid requests have Kafka's results (EdgeCaseRequestTest). An unreadable request, an API that the
+listener does not serve, or a version outside its range closes the connection without a response.
+The exception is an unknown version of ApiVersions: its response has version 0 and contains the
+supported range (KIP-511), so that clients can choose another. An `ApiError` of a handler becomes a
+response if the response has a top-level error code; otherwise the connection is closed.
 
-Versions and whole APIs may be there for our own nodes and tools alone: `own_max_version`, `own` and
-`own_only` of `register`; the table's `own_kind` says who they are, by the names that they give
-themselves in ApiVersions. To everybody else they do not exist, neither in ApiVersions nor in
-requests. This is about compatibility, not safety: anybody may claim such a name. What one of our
-brokers sends on in an Envelope it has let pass itself, so there it has the same right here.
+Some versions and APIs exist only for Kraftbox's own nodes and tools: see `own_max_version`, `own`
+and `own_only` of `register`. The table's `own_kind` recognises these peers by their software name
+in ApiVersions. Other peers do not see these versions in ApiVersions and cannot use them. This
+serves compatibility, not security: every client can claim such a name. A broker has checked a
+request before it forwards it in an Envelope, so that the request may use all versions here.
 
-The API key and version are looked at first (`peek`, `HandlerTable.find`): only a served version
-says how the rest of the header is laid out.
+The API key and version are read first (`peek`, `HandlerTable.find`), because the layout of the
+other header fields depends on them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     import asyncio
 
 PEEK = struct.Struct(">hhi")
-"""What every request header begins with: API key, version, correlation id."""
+"""The first fields of every request header: API key, version, correlation id."""
 _frame_and_id = struct.Struct(">ii")
 _int32 = struct.Struct(">i")
 _PLAIN_PREFIX = bytes(8)
@@ -63,11 +63,11 @@ ANONYMOUS = "User:ANONYMOUS"
 
 
 class CloseConnection(Exception):
-    """Close this connection without an answer; the text says why, for the log."""
+    """A request to close the connection without a response; the text is the reason for the log."""
 
 
 class EncodedReply:
-    """A response body already encoded for the request's version, in parts; sent as it is."""
+    """A response body that is encoded for the request's version, in parts."""
 
     __slots__ = ("parts",)
 
@@ -76,17 +76,17 @@ class EncodedReply:
 
 
 class FramedReply(EncodedReply):
-    """A response frame that needs nothing but its correlation id."""
+    """A complete response frame, except for its correlation id."""
 
     __slots__ = ()
 
     def __init__(self, frame: bytearray) -> None:
-        """`frame` begins with its length, and has room for the correlation id behind it."""
+        """`frame` begins with its length and four free bytes for the correlation id."""
         self.parts = (frame,)
 
 
 class Connection(Protocol):
-    """What a handler may know and do about the connection a request came from."""
+    """A handler's view of the connection of a request."""
 
     @property
     def id(self) -> int: ...
@@ -99,44 +99,49 @@ class Connection(Protocol):
 
     @property
     def closed_by_peer(self) -> bool:
-        """The connection is gone, and not because this side closed it."""
+        """True if the connection has ended, and this side did not close it."""
         ...
 
     client_id: str | None
     software_name: str
     software_version: str
     asked_epochs_ms: float
-    """When a consumer last asked here where leader epochs end, by the steady clock."""
+    """Monotonic time of a consumer's last OffsetForLeaderEpoch request on this connection."""
 
     def add_close_callback(self, fn: Callable[[], None]) -> None:
-        """Call `fn` once when the connection is gone; at once if it already is."""
+        """Call `fn` once when the connection has ended; at once if it already has."""
 
     def remove_close_callback(self, fn: Callable[[], None]) -> None:
-        """Forget `fn`; unknown ones are ignored."""
+        """Do not call `fn` when the connection ends; an unknown callback is ignored."""
 
     def add_behind_callback(self, fn: Callable[[], None]) -> None:
-        """Call `fn` whenever the reply to a request is ready and must wait for that of an earlier
-        one: who waits for nothing in particular may end that here."""
+        """Call `fn` whenever a reply is ready and an earlier request's reply is not.
+
+        A request that only waits for more data, such as a Fetch, may then end its wait.
+        """
 
     def remove_behind_callback(self, fn: Callable[[], None]) -> None:
-        """Forget `fn`; unknown ones are ignored."""
+        """Do not call `fn` any more; an unknown callback is ignored."""
 
     def close(self, reason: str) -> None: ...
 
     def mute(self, wait_ms: float) -> None:
-        """Do not read the connection for so long; it is closed or served as before then."""
+        """Do not read the connection for `wait_ms`."""
 
     def hold_until(self, done: asyncio.Future[Any]) -> None:
-        """Serve no further request of the connection before `done` is."""
+        """Serve no further request of the connection before `done` ends."""
 
     def keep(self, size_bytes: int, until: asyncio.Future[Any]) -> None:
-        """A handler keeps so many bytes of a request `until` then: they count as request memory."""
+        """Count bytes of a request that a handler keeps as request memory until `until` ends."""
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """Where a request came from. `received_ms` is monotonic; `request_bytes` is the whole frame,
-    0 for a request that did not come in a frame of its own."""
+    """The origin of a request.
+
+    `received_ms` is monotonic. `request_bytes` is the size of the frame, 0 for a request without a
+    frame of its own.
+    """
 
     connection: Connection
     api_key: ApiKey
@@ -151,38 +156,39 @@ class RequestContext:
 
 
 Body: TypeAlias = ApiMessage | EncodedReply | None
-"""What is sent; nothing for None."""
+"""The body of a response; None if the request has no response."""
 Reply: TypeAlias = Body | Awaitable[Body]
-"""What a handler returns: the body, or the promise of one, a future or a coroutine."""
+"""The result of a handler: a body, or a future or coroutine of one."""
 Handler: TypeAlias = Callable[[RequestContext, Any], Reply]
 
 
 class Passage(Protocol):
-    """One request on its way through one stage."""
+    """One request's state in one stage."""
 
     def handled(self, *, promised: bool) -> None:
-        """The handler has returned the body, or with `promised` that there will be one."""
+        """Note that the handler has returned a body, or with `promised` an awaitable of one."""
 
     def reply(self, body: Body) -> Body:
-        """What is sent where the handler said `body`."""
+        """Return the body to send in place of the handler's `body`."""
         ...
 
 
 class Stage(Protocol):
-    """What all requests of a table pass, whatever their handlers: it may count them, look at their
-    replies or change these.
+    """A step that all requests of a table pass: it may count them, and inspect or change replies.
 
-    The way of a request: each stage's `enter`, in order, the handler, each passage's `handled`, and
-    once the body is there, now or later, each passage's `reply`. Of a request whose handler failed
-    a stage hears no more.
+    The order of calls for a request: each stage's `enter`, the handler, each passage's `handled`,
+    and once the body exists, each passage's `reply`. If the handler fails, no further method is
+    called.
     """
 
     def enter(self, entry: Entry, context: RequestContext, request: Any) -> Passage: ...
 
 
 class Features(NamedTuple):
-    """What ApiVersions says about features (KIP-584): (name, min, max) and (name, min, max) of the
-    finalized ones with their epoch; -1 without one."""
+    """The features in an ApiVersions response (KIP-584), as (name, min, max).
+
+    `finalized_epoch` is the epoch of the finalized features, -1 without one.
+    """
 
     supported: Sequence[tuple[str, int, int]] = ()
     finalized: Sequence[tuple[str, int, int]] = ()
@@ -190,7 +196,7 @@ class Features(NamedTuple):
 
 
 class Entry:
-    """One served API: the handler, its versions, and the classes to read and write."""
+    """One served API: its handler, versions, message classes and counters."""
 
     __slots__ = (
         "advertised_from",
@@ -220,7 +226,11 @@ class Entry:
         own_version_max: int,
         own: Own,
     ) -> None:
-        """`served` is what everybody may ask for: without versions where none is for everybody."""
+        """Create an entry.
+
+        Args:
+            served: the versions for every peer; empty if only own peers may use the API.
+        """
         self.api = api
         self.handler = handler
         self.is_async = iscoroutinefunction(handler) or iscoroutinefunction(
@@ -243,34 +253,41 @@ class Entry:
         self.kind_of: Callable[[Any], int] | None = None
         self.kinds: list[ApiStats] = []
         self.count_errors: CountErrors = self._count_first_errors
-        """Calls its second argument with each error code of a response."""
+        """Function that calls its second argument with each error code of a response."""
 
     def _count_first_errors(self, message: ApiMessage, add: Callable[[int], None]) -> None:
-        """Generating the function waits for the first response."""
+        """Generate the function at the first response, and call it."""
         self.count_errors = count_errors(self.response)
         self.count_errors(message, add)
 
     def last_for(self, own: Own) -> int:
-        """The last version that this peer may ask for; below `version_min` if there is none."""
-        # Few have versions for some peers alone, and flags are slow to combine.
+        """Return the last version that this peer may use; below `version_min` for no version."""
+        # Few APIs have versions for own peers only, and the operators of flags are slow.
         apart = self.own is not Own.NOBODY and own & self.own
         return self.own_version_max if apart else self.version_max
 
     def count_apart(self, names: Sequence[str], kind_of: Callable[[Any], int]) -> None:
-        """Count kinds of requests apart, each under a name of its own as well as under the API's;
-        `kind_of` gives the index of a request's kind."""
+        """Count each kind of request under a name of its own, too.
+
+        Args:
+            names: one name for each kind.
+            kind_of: maps a request to the index of its kind.
+        """
         self.kinds = [ApiStats(name, self.own_version_max, self.stats.api_name) for name in names]
         self.kind_of = kind_of
 
 
 def nobody(_: Connection) -> Own:
-    """No peer is one of our own."""
+    """Return `Own.NOBODY` for every connection."""
     return Own.NOBODY
 
 
 def own_peers(nodes_listener: str | None = None) -> Callable[[Connection], Own]:
-    """Who peers are by the name that they gave in ApiVersions; brokers and controllers at this
-    listener only (None: at every one of the table's), tools at all of them."""
+    """Return a function that classifies a peer by its software name in ApiVersions.
+
+    Brokers and controllers are recognised only on `nodes_listener`, or on each listener if it is
+    None; tools on each listener.
+    """
 
     def own_kind(connection: Connection) -> Own:
         own = OWN_BY_NAME.get(connection.software_name, Own.NOBODY)
@@ -282,8 +299,12 @@ def own_peers(nodes_listener: str | None = None) -> Callable[[Connection], Own]:
 
 
 class HandlerTable:
-    """The APIs of a listener. `unstable` offers versions that Kafka has not released; `own_kind`
-    tells our own nodes and tools, who see what others do not."""
+    """The APIs of a listener.
+
+    Args:
+        unstable: serve versions that Kafka has not released.
+        own_kind: classifies a peer; own nodes and tools may use private versions.
+    """
 
     def __init__(
         self, *, unstable: bool = False, own_kind: Callable[[Connection], Own] = nobody
@@ -306,14 +327,21 @@ class HandlerTable:
         unstable: bool = False,
         advertise_from: int | None = None,
     ) -> None:
-        """Serve `api` in these versions (default: all that the message has).
+        """Serve `api` in these versions; the default is all versions of the message.
 
-        Unstable versions of the message, and with `unstable` the whole API, exist only in a table
-        that was made with `unstable`. `advertise_from` advertises versions below `min_version` too;
-        they still close the connection. Versions above `max_version` up to `own_max_version`, also
-        unstable ones, are there for `own` only; with `own_only` the whole API is, unstable versions
-        too. Raises ValueError for a second handler, for no versions, or for own ones that the
-        message does not have or everybody has.
+        Unstable versions of the message are served only by a table with `unstable`.
+
+        Args:
+            own_max_version: versions above `max_version` up to this one, also unstable ones, are
+                served to `own` peers only.
+            own_only: serve the whole API to `own` peers only, including unstable versions.
+            unstable: serve the whole API only in a table with `unstable`.
+            advertise_from: advertise versions below `min_version`, too; they still close the
+                connection.
+
+        Raises:
+            ValueError: the API has a handler, no version is left, or the message does not have the
+                own versions.
         """
         if api in self.entries:
             raise ValueError(f"{api.name} has a handler already")
@@ -339,15 +367,15 @@ class HandlerTable:
         self.entries[api] = Entry(api, handler, served, shown_from, own_high, own)
 
     def wrap(self, api: ApiKey, around: Callable[[Handler], Handler]) -> None:
-        """Serve `api` with `around(handler)` in place of the handler that is registered."""
+        """Replace the registered handler of `api` by `around(handler)`."""
         self.entries[api].handler = around(self.entries[api].handler)
 
     def add_stage(self, stage: Stage) -> None:
-        """Requests pass `stage` from now on, behind the stages that are there."""
+        """Let requests pass `stage`, after the existing stages."""
         self.stages = (*self.stages, stage)
 
     def remove_stage(self, stage: Stage) -> None:
-        """Requests pass `stage` no more; those that are in it still do."""
+        """Remove `stage`; requests that have entered it still pass it."""
         self.stages = tuple(each for each in self.stages if each is not stage)
 
     def serve_api_versions(
@@ -355,10 +383,12 @@ class HandlerTable:
         features: Callable[[], Features] = Features,
         identity: NodeIdentity | None = None,
     ) -> None:
-        """Answer ApiVersions from this table.
+        """Serve ApiVersions from this table.
 
-        `features` is called for each response. `identity` is compared with the cluster and the node
-        that a client expects (KIP-1242); controllers compare nothing, as in Kafka.
+        Args:
+            features: called for each response.
+            identity: compared with the cluster and node that a client expects (KIP-1242). Without
+                it nothing is compared; controllers pass none, as in Kafka.
         """
 
         def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -382,8 +412,7 @@ class HandlerTable:
     def api_versions_response(
         self, api_version: int, features: Features | None = None, *, own: Own = Own.NOBODY
     ) -> ApiVersionsResponse:
-        """What this table serves to one of our `own` or to others, in the form that `api_version`
-        of ApiVersions can say."""
+        """Return the ApiVersions response for a peer of kind `own`, for this version of the API."""
         facts = features or Features()
         return ApiVersionsResponse(
             api_keys=[
@@ -398,7 +427,7 @@ class HandlerTable:
                     name=name, min_version=low, max_version=high
                 )
                 for name, low, high in facts.supported
-                # Older Java clients refuse the whole answer over a minimum of 0 (KAFKA-17011).
+                # Older Java clients refuse a response with a minimum of 0 (KAFKA-17011).
                 if low > 0 or api_version >= 4
             ],
             finalized_features_epoch=facts.finalized_epoch,
@@ -411,17 +440,23 @@ class HandlerTable:
         )
 
     def stats(self) -> Iterable[ApiStats]:
-        """The counters of every API, in the order of their keys."""
+        """Return the counters of every API, in the order of their keys."""
         entries = [self.entries[key] for key in sorted(self.entries)]
         return [stats for entry in entries for stats in (entry.stats, *entry.kinds)]
 
     def find(
         self, api_key: int, api_version: int, connection: Connection | None = None
     ) -> Entry | None:
-        """The entry that serves this request to the peer of `connection` (None: to anybody); None
-        for ApiVersions in a version that is not known, answered with `unknown_api_versions`.
+        """Return the entry that serves this API and version to the peer of `connection`.
 
-        Raises CloseConnection for everything else that is not served.
+        Args:
+            connection: None means a peer that is not an own node or tool.
+
+        Returns:
+            None for an unknown version of ApiVersions; `unknown_api_versions` is its response.
+
+        Raises:
+            CloseConnection: the API or version is not served.
         """
         entry = self.entries.get(api_key)
         if entry is not None and entry.version_min <= api_version <= entry.version_max:
@@ -430,8 +465,11 @@ class HandlerTable:
         return self._find_own(api_key, api_version, own)
 
     def find_embedded(self, api_key: int, api_version: int, connection: Connection) -> Entry | None:
-        """As `find`, for a request that the peer sends on for somebody else. One of our brokers has
-        looked at who that is; to others only what everybody sees is served."""
+        """Return the entry for a forwarded request, like `find`.
+
+        An own broker has checked the sender of the request, so that all versions are served to it.
+        Other peers may forward only requests in public versions.
+        """
         is_broker = Own.BROKER in self.own_kind(connection)
         return self._find_own(api_key, api_version, EVERY_KIND if is_broker else Own.NOBODY)
 
@@ -449,7 +487,7 @@ class HandlerTable:
         )
 
     def unknown_api_versions(self) -> ApiVersionsResponse:
-        """The answer, encoded in version 0, to a version of ApiVersions that is not known."""
+        """Return the response to an unknown version of ApiVersions; it is encoded in version 0."""
         entry = self.entries[ApiKey.API_VERSIONS]
         return ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
@@ -464,14 +502,19 @@ class HandlerTable:
 
 
 def is_body(reply: Reply) -> TypeGuard[Body]:
-    """Whether a handler's reply is there already."""
+    """Return whether a handler's reply is a body, not an awaitable."""
     return reply is None or isinstance(reply, (ApiMessage, EncodedReply))
 
 
 def pass_through(
     stages: Sequence[Stage], entry: Entry, context: RequestContext, request: Any
 ) -> tuple[Reply, Sequence[Passage]]:
-    """What the handler returns; of a promise the way that its body has to `leave` by."""
+    """Call the handler between the hooks of the stages.
+
+    Returns:
+        (body, ()) if the handler replied at once, else (awaitable, passages): pass the awaited body
+        to `leave`.
+    """
     passages = [stage.enter(entry, context, request) for stage in stages]
     reply = entry.handler(context, request)
     promised = not is_body(reply)
@@ -481,14 +524,18 @@ def pass_through(
 
 
 def leave(passages: Sequence[Passage], body: Body) -> Body:
-    """What is sent where the handler said `body`."""
+    """Return the body to send, after the `reply` of each passage."""
     for passage in passages:
         body = passage.reply(body)
     return body
 
 
 def peek(frame: Buffer) -> tuple[int, int, int]:
-    """API key, version and correlation id of a request. Raises ProtocolError."""
+    """Return API key, version and correlation id of a request.
+
+    Raises:
+        ProtocolError: the frame is too short.
+    """
     if len(frame) < PEEK.size:
         raise ProtocolError("request header cut short", len(frame), f"{PEEK.size} bytes")
     return PEEK.unpack_from(frame)
@@ -497,9 +544,10 @@ def peek(frame: Buffer) -> tuple[int, int, int]:
 def reply_parts(
     body: ApiMessage | EncodedReply, entry: Entry | None, api_version: int, correlation_id: int
 ) -> tuple[int, list[Buffer]]:
-    """A whole response frame, length included: its size and its parts.
+    """Return the size and the parts of a complete response frame.
 
-    `entry` None stands for ApiVersions in version 0.
+    Args:
+        entry: None means ApiVersions in version 0.
     """
     parts: list[Buffer]
     if type(body) is FramedReply:
@@ -520,9 +568,10 @@ def reply_parts(
 
 
 def error_reply(entry: Entry, api_version: int, error: ApiError) -> Response:
-    """The response that says `error` at its top level.
+    """Return the response with `error` as its top-level error.
 
-    Raises CloseConnection where this response, in this version, has no error code of its own.
+    Raises:
+        CloseConnection: the response has no top-level error code in this version.
     """
     values: dict[str, Any] = {}
     for name, value in (("error_code", int(error.code)), ("error_message", error.text)):

@@ -1,4 +1,4 @@
-"""Shell: Requests that came inside another request (KIP-590's Envelope), not over a connection."""
+"""Shell: Requests that arrive inside another request (KIP-590's Envelope)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,18 @@ from protocol.transport.dispatch import (
 async def answer_embedded(
     table: HandlerTable, frame: bytes, *, base: RequestContext
 ) -> list[Buffer] | None:
-    """Handle a request that is part of another one.
+    """Serve a request that is part of another one.
 
-    `frame` is header and body; `base` says on whose behalf, its API fields are not used.
-    Returns response header and body, None where nothing is to be sent. Raises ProtocolError
-    and CloseConnection as a connection would be closed.
+    Args:
+        frame: header and body.
+        base: the principal, client and connection of the request; its API fields are not used.
+
+    Returns:
+        The response's header and body; None if the request has no response.
+
+    Raises:
+        ProtocolError: the request is unreadable.
+        CloseConnection: the API or version is not served, or an error has no response.
     """
     api_key, api_version, correlation_id = peek(frame)
     entry = table.find_embedded(api_key, api_version, base.connection)

@@ -1,15 +1,16 @@
-"""The exchange of requests and replies on one connection, as a pure state machine.
+"""Framing of requests and ordering of replies on one connection, as a pure state machine.
 
-Bytes go in, requests come out one by one; replies are put in as they become ready, in any order,
-and their bytes come out in the order of the requests. Another layer below, as TLS is one, changes
-nothing here: this machine knows no socket, no loop and no clock.
+The caller feeds bytes and receives requests one by one. It adds replies as they become ready, in
+any order, and receives their bytes in the order of the requests. The machine uses no socket, event
+loop or clock, so a layer such as TLS can be added below it.
 
-The rules
-- A reply that is not ready when its request was served keeps its place (`enqueue`); those behind it
-  wait, too.
-- No request is cut, and no byte should be read, while any hold is set: `holds` has one bit for each
-  reason. `max_inflight` places that wait are one of them, so what is served is bounded.
-- Replies are collected until `take`: a system call costs more than a small reply.
+Rules
+- A reply that is not ready after its request was served has a place in the order (`enqueue`); the
+  replies behind it wait, too.
+- While a hold is set, no request is framed and the caller reads no bytes. `holds` has one bit for
+  each reason. One reason is that `max_inflight` replies are pending: it bounds the requests in
+  progress.
+- Replies are collected until `take`, because a system call costs more than a small reply.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from protocol.transport.receive_buffer import BufferSpace, ReceiveBuffer
 
 _int32 = struct.Struct(">i").unpack_from
 
-# Why no request is cut. Plain integers: an enum's operators cost a microsecond.
+# Reasons to frame no request. They are plain integers: an enum's operators cost a microsecond.
 NOT_ADMITTED: Final = 1
 WRITE_PAUSED: Final = 2
 TURN_OVER: Final = 4
@@ -36,16 +37,18 @@ CLOSED: Final = 64
 DECODING: Final = 128
 
 FIRST_REQUEST_BYTES_MAX: Final = 512 * 1024
-"""The largest frame of a connection on which no request was served yet."""
+"""Limit of the first request's frame on a connection."""
 REQUESTS_PER_TURN: Final = 64
-"""Requests of one connection served before others get the loop."""
+"""Limit of one connection's requests in an event-loop iteration."""
 REPLIES_TOGETHER_BYTES: Final = 16_384
-"""Replies are collected up to this size; more are written as they come."""
+"""Replies are collected up to this size; larger ones are written at once."""
 
 
 class Place:
-    """A reply's place in the order of the requests. It is ready when `parts` are there, or when it
-    is known that there will be none."""
+    """A reply's place in the order of the requests.
+
+    It is ready once `parts` has the reply, or stays empty because the request has no response.
+    """
 
     __slots__ = ("parts", "ready", "size")
 
@@ -59,10 +62,10 @@ P = TypeVar("P", bound=Place)
 
 
 class Exchange(Generic[P]):
-    """One connection's state.
+    """The state of one connection.
 
-    After bytes were received by `buffer`: all of `requests`, then `end_turn`. What was sent is
-    `out`; `take` hands it over.
+    After `buffer` has received bytes, the caller iterates over `requests` and then calls
+    `end_turn`. Sent replies are in `out` until the caller fetches them with `take`.
     """
 
     __slots__ = (
@@ -89,15 +92,17 @@ class Exchange(Generic[P]):
         self._left = REQUESTS_PER_TURN
         self._mutes = 0
         self.waiting: list[P] = []
-        """Replies that wait, or are ready behind one that does; to be read only."""
+        """Pending replies, and ready ones behind a pending one. Callers must not change it."""
 
     # --- requests ------------------------------------------------------------------------------
 
     def requests(self) -> Iterator[memoryview]:
-        """The requests that are whole, one by one, until a hold is set or there were as many as
-        fit into a turn of the loop. Each is a slice of the buffer, without its length.
+        """Yield each complete request as a slice of the buffer, without its length.
 
-        Raises ProtocolError for a length that no request may have.
+        It ends when a hold is set, or at the limit of requests per event-loop iteration.
+
+        Raises:
+            ProtocolError: the length of a request is not allowed.
         """
         buffer = self.buffer
         left = REQUESTS_PER_TURN
@@ -123,16 +128,20 @@ class Exchange(Generic[P]):
         self._left = left
 
     def _check_size(self, size: int) -> None:
-        """Allow requests of any size once one was served: one that cannot be read closes."""
+        """Raise ProtocolError for a size above the limit, which rises after the first request.
+
+        An unreadable request closes the connection, so one that was served is a valid one.
+        """
         if self.buffer.frame_bytes:
             self._size_max = self._request_bytes_max
         if not 0 <= size <= self._size_max:
             raise ProtocolError("size of a request", size, f"0-{self._size_max}")
 
     def end_turn(self, owner: Starving, now_ms: float) -> bool:
-        """No request is looked at any more: what is left is kept, and the views are over.
+        """Keep the remaining bytes; slices from `requests` are invalid afterwards.
 
-        Whether the turn was too short: TURN_OVER is to be released when others had theirs.
+        Returns: True if the request limit ended the iteration. The caller then releases TURN_OVER
+        in the next one.
         """
         buffer, holds = self.buffer, self.holds
         if holds & CLOSED:
@@ -143,7 +152,7 @@ class Exchange(Generic[P]):
         return holds & TURN_OVER != 0 and not self._left
 
     def feed(self, owner: Starving, now_ms: float) -> None:
-        """There may be memory for the request in progress."""
+        """Retry buffering the request in progress after request memory was released."""
         self.buffer.starving = False
         self._keep_rest(owner, now_ms)
 
@@ -157,31 +166,31 @@ class Exchange(Generic[P]):
 
     @property
     def readable(self) -> bool:
-        """Whether more bytes should be read."""
+        """True if more bytes should be read."""
         return not (self.holds or self.buffer.starving)
 
     def hold(self, reason: int) -> None:
-        """Cut no request for this reason."""
+        """Frame no request until this reason is released."""
         self.holds |= reason
 
     def release(self, reason: int) -> None:
-        """The reason is over."""
+        """End the hold for this reason."""
         self.holds &= ~reason
 
     def mute(self) -> None:
-        """Cut no request until `unmute` was called as often."""
+        """Frame no request until `unmute` has been called as often as `mute`."""
         self._mutes += 1
         self.holds |= MUTED
 
     def unmute(self) -> None:
-        """One reason to be silent is over."""
+        """Undo one call of `mute`."""
         self._mutes -= 1
         if not self._mutes:
             self.holds &= ~MUTED
 
     @property
     def is_busy(self) -> bool:
-        """Whether the other side waits for this one. It does not while it reads no replies."""
+        """True if the client waits for this side; not while the client reads no replies."""
         holds = self.holds
         if holds & CLOSED:
             return False
@@ -191,13 +200,13 @@ class Exchange(Generic[P]):
     # --- replies -------------------------------------------------------------------------------
 
     def enqueue(self, place: P) -> None:
-        """The last request's reply has its place behind those that wait."""
+        """Add the last request's reply behind the pending ones."""
         self.waiting.append(place)
         if len(self.waiting) >= self._max_inflight:
             self.holds |= INFLIGHT
 
     def next_ready(self) -> P | None:
-        """The first place in the order if its reply is ready; it is to be sent."""
+        """Remove and return the first place if its reply is ready, else None."""
         waiting = self.waiting
         if not waiting or not waiting[0].ready:
             return None
@@ -206,7 +215,7 @@ class Exchange(Generic[P]):
         return waiting.pop(0)
 
     def end(self, owner: Starving, now_ms: float) -> None:
-        """The connection is gone, and all that it held."""
+        """Release all replies and buffers after the connection has ended."""
         self.holds |= CLOSED
         self.waiting.clear()
         self.out.clear()
@@ -214,12 +223,12 @@ class Exchange(Generic[P]):
         self.buffer.memory.settle(owner)
 
     def send(self, size_bytes: int, parts: list[Buffer]) -> None:
-        """These bytes are next. The caller keeps the order: no place may wait before them."""
+        """Append the next reply to `out`. The caller makes sure that no earlier one is pending."""
         self.out += parts
         self.out_bytes += size_bytes
 
     def take(self) -> Sequence[Buffer]:
-        """What is to be written now: small replies in one piece, large ones as they are."""
+        """Return the collected bytes and clear them: small replies joined, large ones in parts."""
         parts, size = self.out, self.out_bytes
         self.out, self.out_bytes = [], 0
         if size <= REPLIES_TOGETHER_BYTES and len(parts) > 1:

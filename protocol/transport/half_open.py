@@ -1,13 +1,14 @@
-"""Shell: Connections whose other end is gone without a word: no power, or no network.
+"""Shell: Detection of half-open connections: the peer's machine lost its power or its network.
 
-No FIN comes then, and a side that only waits would wait for ever. Between nodes the kernel is
-asked to find out: after a second of silence it probes, and gives the connection up when there is no
-answer within a second more; what was sent and is not acknowledged ends it after a second. It is
-the peer's kernel that answers, so a process that is paused or slow is not taken for gone.
+Such a peer sends no FIN, so that a side that only reads would wait indefinitely. Between nodes the
+kernel detects it. After a second without data it sends a probe, and ends the connection if no
+response arrives within another second. Bytes that the peer does not acknowledge for a second end
+the connection, too. The peer's kernel responds to probes, so that a paused or slow process is not
+mistaken for a failed machine.
 
-The time for what was sent also runs while the peer leaves it in its buffers. So this is for
-connections on which little is sent that the peer might not read: requests of nodes, and what
-controllers answer. A consumer that pauses is none of these.
+The limit for unacknowledged bytes also applies while a peer does not read and its buffers are full.
+Therefore this is used only for connections whose peer reads all bytes soon: requests of nodes, and
+responses of controllers. A paused consumer would be disconnected.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ OPTIONS: Final = (
     ("IPPROTO_TCP", "TCP_KEEPCNT", 1),
     ("IPPROTO_TCP", "TCP_USER_TIMEOUT", UNACKNOWLEDGED_MS),
 )
-"""As `socket` calls them; those that a system does not have are left out."""
+"""Names of `socket` constants; options that the system does not have are skipped."""
 
 
 def notice_when_gone(transport: asyncio.BaseTransport) -> None:
-    """Has the connection end when its peer's machine does not answer. A transport without a socket
-    (the simulation's), or whose peer has left already, is left as it is."""
+    """End the connection when its peer's machine has failed.
+
+    A transport without a socket (in the simulation), or whose peer has already closed it, is not
+    changed.
+    """
     connected = transport.get_extra_info("socket")
     if connected is None:
         return

@@ -9,11 +9,11 @@ from protocol.transport.memory import SHARED_BYTES
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """Limits of a listener; the defaults are Kafka's where Kafka has the key.
+    """Limits of a listener, with Kafka's defaults for the keys that Kafka has.
 
-    socket.request.max.bytes, kraftbox.connection.max.inflight, connections.max.idle.ms (0 or less:
-    never), socket.listen.backlog.size. How many may connect is in `admission.py`, how much memory
-    their requests may take in `memory.py`.
+    The keys are socket.request.max.bytes, kraftbox.connection.max.inflight, connections.max.idle.ms
+    (0 or less: no limit) and socket.listen.backlog.size. `admission.py` limits the connections, and
+    `memory.py` the memory of their requests.
     """
 
     request_bytes_max: int = 104_857_600

@@ -1,4 +1,4 @@
-"""Log lines about a listener's connections: one a second of each kind, the others are counted."""
+"""Log lines about a listener's connections: one per second and kind; the others are counted."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _log = get_logger("protocol.transport")
 
 
 class ListenerLog:
-    """What is worth a line."""
+    """The log events of one listener."""
 
     def __init__(self, listener: str, clock: Clock) -> None:
         self._listener = listener
         self._limit = RateLimited(clock, LOG_EVERY_MS)
 
     def closing(self, connection: Connection, reason: str) -> None:
-        """This side closes a connection."""
+        """Log that this side closes a connection."""
         held_back = self._limit.admit("close")
         if held_back is not None:
             _log.info(
@@ -32,7 +32,7 @@ class ListenerLog:
             )
 
     def trailing(self, connection: Connection, api_name: str, extra_bytes: int) -> None:
-        """Bytes after a request's body, which are ignored."""
+        """Log that bytes after a request's body were ignored."""
         held_back = self._limit.admit("trailing")
         if held_back is not None:
             _log.info(

@@ -1,16 +1,16 @@
-"""The memory that requests may take while they are not whole, over all connections of a role.
+"""Memory limit of incomplete requests, over all connections of a role.
 
-`queued.max.request.bytes` bounds it. Kafka takes a request's whole announced size out of its pool;
-here bytes count when they have arrived, so that announcing 100 MB costs nothing. A connection whose
-request needs more than is left is no longer read: its bytes stay with the kernel, and with the
-sender, until others have given memory back. Nothing is dropped.
+`queued.max.request.bytes` sets the limit. Kafka reserves a request's announced size; here bytes
+count once they have arrived, so that an announcement of 100 MB costs nothing. If a request needs
+more than is left, its connection is not read: its bytes stay in the buffers of the kernel and the
+sender until other requests release memory. Nothing is dropped.
 
-Requests that are all of them half here could wait for each other for ever. So one connection at a
-time, the one that has waited longest, may go over the limit until its request is whole. It has
-`OVERDRAFT_MS` for that; a client that is slower is cut off, or it would hold up all others.
+Incomplete requests could wait for each other indefinitely. Therefore one connection at a time, the
+one that has waited longest, may exceed the limit until its request is complete. It has
+`OVERDRAFT_MS` for that. A slower client is disconnected, because it would block all others.
 
-Memory that a connection has while nothing is half received: none. Its next bytes arrive in a buffer
-that all connections share, and what is left of an incomplete request moves to one of its own.
+A connection without an incomplete request uses no memory: its next bytes arrive in a shared buffer,
+and only the rest of an incomplete request moves to a buffer of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from protocol.decoding import Allowance
 
 SHARED_BYTES = 256 * 1024
 SCARCE_BYTES = 4096
-"""What a connection without a request in progress may read at once while memory is used up."""
+"""Limit of one read, for a connection without an incomplete request, while memory is used up."""
 OVERDRAFT_MS = 30_000.0
 SPARE_MAX = 8
 
@@ -30,14 +30,17 @@ class Starving(Protocol):
     """A connection that waits for memory."""
 
     def feed(self) -> None:
-        """Ask again, and be read again if there is enough."""
+        """Request memory again, and resume reading if enough is free."""
 
     def close(self, reason: str) -> None: ...
 
 
 class SpareBuffers:
-    """Receive buffers of the usual size that are free. A new one is filled with zeros first, which
-    costs a busy connection, that needs one for a moment many times a second, more than its copy."""
+    """Free receive buffers of the usual size.
+
+    A busy connection needs a buffer for a moment many times a second. To allocate one, which fills
+    it with zeros, costs more than to copy its bytes.
+    """
 
     __slots__ = ("_free", "_size_bytes")
 
@@ -46,19 +49,19 @@ class SpareBuffers:
         self._free: list[memoryview] = []
 
     def take(self, size_bytes: int) -> memoryview:
-        """A buffer of this size; what is in it is of no meaning."""
+        """Return a buffer of this size with arbitrary content."""
         if size_bytes == self._size_bytes and self._free:
             return self._free.pop()
         return memoryview(bytearray(size_bytes))
 
     def put(self, buffer: memoryview) -> None:
-        """Nobody uses this one any more."""
+        """Take back a buffer that is not in use any more."""
         if len(buffer) == self._size_bytes and len(self._free) < SPARE_MAX:
             self._free.append(buffer)
 
 
 class RequestMemory:
-    """The budget. `limit_bytes` 0 or less means that there is none."""
+    """The budget of a role; a `limit_bytes` of 0 or less means no limit."""
 
     __slots__ = (
         "_overdraft_since_ms",
@@ -77,31 +80,33 @@ class RequestMemory:
         self.limit_bytes = limit_bytes
         self.is_limited = limit_bytes > 0
         self.scarce = False
-        """Whether everything is used up."""
+        """True if the limit is reached."""
         self.used_bytes = 0
         self.waits = 0
-        """How often a connection had to wait."""
+        """Number of waits of connections for memory."""
         self.cut_off = 0
-        """Connections that were closed because others waited for what they had."""
+        """Number of connections that were closed because others waited for their memory."""
         self.allowance = Allowance()
-        """What decoded requests take beyond a multiple of their frames."""
+        """Limit of the memory of decoded requests beyond a multiple of their frames."""
         self._waiting: dict[Starving, None] = {}
         self._overdrawn: Starving | None = None
         self._overdraft_since_ms = 0.0
 
     @property
     def waiting(self) -> int:
-        """Connections that are not read for want of memory."""
+        """Number of connections that are not read because memory is used up."""
         return len(self._waiting)
 
     def charge(self, size_bytes: int) -> None:
-        """Count bytes that are here already."""
+        """Count bytes that have arrived already, even over the limit."""
         self.used_bytes += size_bytes
         self.scarce = 0 < self.limit_bytes <= self.used_bytes
 
     def grant(self, who: Starving, size_bytes: int, now_ms: float) -> bool:
-        """Whether `who` may take so much more; it is counted then. Otherwise `who` is fed when
-        others have given back."""
+        """Grant `who` more memory if it is free, or as the one connection over the limit.
+
+        Returns: False if `who` must wait; its `feed` is called once memory is released.
+        """
         if self.scarce and self._overdrawn is not who:
             if self._overdrawn is not None:
                 self.waits += who not in self._waiting
@@ -114,14 +119,14 @@ class RequestMemory:
         return True
 
     def give_back(self, size_bytes: int) -> None:
-        """Memory is free again."""
+        """Release memory, and feed waiting connections."""
         self.charge(-size_bytes)
         assert self.used_bytes >= 0
         while self._waiting and not self.scarce:
             self._feed_next()
 
     def settle(self, who: Starving) -> None:
-        """The request of `who` is whole, or `who` is gone: it needs no more."""
+        """End the wait and the overdraft of `who`: its request is complete, or it has ended."""
         self._waiting.pop(who, None)
         if self._overdrawn is who:
             self._overdrawn = None
@@ -134,7 +139,7 @@ class RequestMemory:
         who.feed()
 
     def cut_off_slow(self, now_ms: float) -> None:
-        """Close the connection that has been over the limit for too long."""
+        """Close the connection that has exceeded the limit for longer than `OVERDRAFT_MS`."""
         who = self._overdrawn
         if who is not None and now_ms - self._overdraft_since_ms > OVERDRAFT_MS:
             if self._waiting:

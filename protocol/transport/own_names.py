@@ -1,4 +1,4 @@
-"""Names by which our own nodes and tools tell each other in ApiVersions."""
+"""Software names of Kraftbox's own nodes and tools in ApiVersions requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONTROLLER_SOFTWARE_NAME = "kraftbox-controller"
 
 
 class Own(Flag):
-    """Kinds of our own nodes and tools."""
+    """Kinds of Kraftbox's own nodes and tools."""
 
     NOBODY = 0
     TOOL = auto()

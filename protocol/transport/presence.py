@@ -1,4 +1,4 @@
-"""Shell: Work that nobody wants any more when its client has gone."""
+"""Shell: Cancellation of a request's work when its client disconnects."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from protocol.transport.dispatch import Connection
 
 @contextmanager
 def while_connected(connection: Connection) -> Iterator[None]:
-    """Cancel the task that runs this when the connection is gone. For what waits long and would
-    have an effect that nobody hears of; other requests go on without their client."""
+    """Cancel the current task when the connection ends.
+
+    Use it for a request that waits long, if its effect would surprise a client that did not receive
+    the response. Other requests are completed without their client.
+    """
     task = asyncio.current_task()
     assert task is not None
 

@@ -1,13 +1,12 @@
-"""The receive buffer of one connection: where bytes lie until they are cut into frames.
+"""The receive buffer of one connection: it holds bytes until they are cut into frames.
 
-What arrives on any connection of a listener arrives in one buffer that they share, and is cut into
-frames where it lies, as slices. Only what is left of an incomplete frame moves to a buffer of the
-connection's own, which grows as that frame's bytes arrive, and begins with room for four frames
-like the last one: who sends much is read in few system calls. So a connection without a frame in
-progress holds no buffer, and an announced length costs nothing. `memory.py` says how much all of
-them may hold.
+All connections of a listener receive into one shared buffer, and frames are slices of it. Only the
+rest of an incomplete frame moves to a buffer of the connection's own. That buffer grows as the
+frame's bytes arrive. It begins with room for four frames like the last one, so that large requests
+need few system calls. A connection without a frame in progress holds no buffer, and an announced
+length costs nothing. `memory.py` limits the sum of all buffers.
 
-A pure state machine: it knows no socket, no loop and no clock.
+A pure state machine: it uses no socket, event loop or clock.
 """
 
 from __future__ import annotations
@@ -23,15 +22,14 @@ NOTHING: Final = memoryview(b"")
 
 BYTES_FIRST: Final = 512
 BYTES_KEPT: Final = 1_114_112
-"""A buffer above this size shrinks as soon as less is in it: 1 MiB of records and their request."""
+"""A larger buffer shrinks as soon as it can: 1 MiB of records and their request fit into this."""
 ROOM_BYTES_MIN: Final = 4096
 GROWTH: Final = 4
 """A full buffer grows by this factor up to the usual size, then it doubles."""
 
 
 class BufferSpace:
-    """Where the connections of one listener receive: the buffer that they share, those that are
-    free, and the budget of all."""
+    """The buffers of a listener's connections: the shared one, the free ones, and the budget."""
 
     __slots__ = ("memory", "shared", "spare", "usual_bytes")
 
@@ -43,10 +41,10 @@ class BufferSpace:
 
 
 class ReceiveBuffer:
-    """Bytes that arrived on one connection and are not cut yet.
+    """Bytes that arrived on one connection and are not cut into frames yet.
 
-    The order of calls: `room`, `received`, frames are cut, `keep_rest`. Frames are slices of
-    `view`: their time ends with `keep_rest`.
+    The order of calls: `room`, `received`, cut frames, `keep_rest`. Frames are slices of `view`,
+    and are invalid after `keep_rest`.
     """
 
     __slots__ = (
@@ -63,19 +61,19 @@ class ReceiveBuffer:
     def __init__(self, space: BufferSpace) -> None:
         self._space = space
         self.memory = space.memory
-        # `view[start:end]` is not cut yet. The view is of the shared buffer while what just arrived
-        # is cut, then of one with `own_bytes`, or of nothing. Who cuts moves `start`.
+        # `view[start:end]` is not cut yet. The view is of the shared buffer while new bytes are
+        # cut, then of the own buffer of `own_bytes`, or empty. The code that cuts moves `start`.
         self.view = NOTHING
         self.start = 0
         self.end = 0
         self.frame_bytes = 0
-        """The size of the last frame that was cut, as far as its cutter says."""
+        """The size of the last frame, which the code that cuts it sets."""
         self.own_bytes = 0
         self.starving = False
-        """Whether the frame in progress waits for memory: there is no room for more."""
+        """True if the frame in progress waits for memory, so that no more bytes fit."""
 
     def room(self, little: int) -> memoryview:
-        """Where the next bytes go; with `little`, and while memory is used up, few at once."""
+        """Return the space for the next bytes; it is small with `little` or if memory is short."""
         if self.end:
             return self.view[self.end :]
         space = self._space
@@ -84,7 +82,7 @@ class ReceiveBuffer:
         return space.shared[:]
 
     def received(self, size_bytes: int) -> None:
-        """So many bytes are in the room that was given last."""
+        """Add the bytes that were received into the space that `room` returned."""
         if not self.end:
             self.view = self._space.shared
         self.end += size_bytes
@@ -92,9 +90,11 @@ class ReceiveBuffer:
     # --- the bytes of an incomplete frame ------------------------------------------------------
 
     def keep_rest(self, owner: Starving, now_ms: float, looked: bool) -> None:
-        """Put what is not cut yet where it may stay, with room for more.
+        """Move the bytes that are not cut yet to the own buffer, with space for more.
 
-        `looked` says that no whole frame is left. `owner` is fed when memory for it is there.
+        Args:
+            owner: its `feed` is called once memory is free, if there is too little now.
+            looked: no complete frame is left in the buffer.
         """
         held = self.end - self.start
         own = self.own_bytes
@@ -106,7 +106,7 @@ class ReceiveBuffer:
                 self.memory.give_back(own)
             self.view = NOTHING
         elif not own:
-            # These bytes are here and must be kept, whatever memory says.
+            # These bytes have arrived and must be kept, even over the memory limit.
             size = max(self._fitting(held), self._expected())
             self.memory.charge(size)
             self._move_to(size)
@@ -116,10 +116,10 @@ class ReceiveBuffer:
             self.shrink()
 
     def detach(self) -> int:
-        """Leave the own buffer to the holder of the frame that was cut last.
+        """Give the own buffer to the holder of the last frame.
 
-        Returns: the bytes that the holder has to give back to the memory, 0 for a frame that is not
-        in a buffer of the connection's own.
+        Returns: the bytes that the holder must give back to the memory; 0 if the frame is in the
+        shared buffer.
         """
         own, self.own_bytes = self.own_bytes, 0
         if own:
@@ -133,18 +133,18 @@ class ReceiveBuffer:
         return own
 
     def drop(self) -> None:
-        """Nothing of what is held will be cut; `keep_rest` gives it back."""
+        """Discard the remaining bytes; `keep_rest` then releases the buffer."""
         self.start = self.end
 
     def _find_room(self, owner: Starving, held: int, now_ms: float, looked: bool) -> None:
-        """The own buffer is filled to its end."""
+        """Make space in the full own buffer: move its bytes to its start, or enlarge it."""
         own = self.own_bytes
         if held <= own // 2:
             self.view[:held] = self.view[self.start : self.end]
             self.start, self.end = 0, held
             return
         if not looked:
-            # There may be room when its frames are cut.
+            # Space may become free when the complete frames are cut.
             return
         usual = self._space.usual_bytes
         if own < usual:
@@ -156,11 +156,11 @@ class ReceiveBuffer:
             self._move_to(size)
 
     def _frame_bytes(self, held: int) -> int:
-        """The size of the first frame that is held, as far as it is known."""
+        """Return the size in bytes of the first frame with its length; 4 if it is unknown yet."""
         return 4 + int(_int32(self.view, self.start)[0]) if held >= 4 else 4
 
     def _fitting(self, held: int) -> int:
-        """How large an own buffer for so many bytes should be."""
+        """Return the size in bytes of an own buffer for `held` bytes."""
         if 2 * held > self._space.usual_bytes:
             return min(4 * held, max(self._frame_bytes(held), held + ROOM_BYTES_MIN))
         size = BYTES_FIRST
@@ -169,15 +169,15 @@ class ReceiveBuffer:
         return size
 
     def _expected(self) -> int:
-        """Room for what this connection probably sends next, by the frame that it sent last; 0
-        while memory is short."""
+        """Return the space for the next frames, estimated from the last frame; 0 if memory is
+        short."""
         if not self.frame_bytes or self.memory.scarce:
             return 0
         room: int = 1 << (4 * self.frame_bytes - 1).bit_length()
         return min(room, self._space.usual_bytes)
 
     def _move_to(self, size_bytes: int) -> None:
-        """To an own buffer of this size."""
+        """Move the remaining bytes to an own buffer of this size."""
         held = self.end - self.start
         before, spare = self.view, self._space.spare
         self.view = spare.take(size_bytes)
@@ -188,7 +188,7 @@ class ReceiveBuffer:
         self.own_bytes = size_bytes
 
     def shrink(self) -> None:
-        """To a smaller own buffer, if what is held leaves much of this one free."""
+        """Move the bytes to a smaller own buffer if at most half of this one is needed."""
         own = self.own_bytes
         if own and (size := self._fitting(self.end - self.start)) <= own // 2:
             self._move_to(size)

@@ -1,12 +1,12 @@
-"""A produce request like the one before on its connection.
+"""Reuse of a decoded Produce request for the next one of the same connection.
 
-The requests of a producer that sends one batch at a time differ in their correlation id and their
-records, and in nothing else. So what stands before the records is compared instead of decoded, and
-the message of the request before is used again. Whatever is not exactly like that is left to the
-decoder, which stays the only judge of what a request may be.
+If a producer sends one batch at a time, its requests differ only in their correlation id and their
+records. Therefore the bytes before the records are compared instead of decoded, and the message of
+the previous request is used again. The decoder reads every other request, and alone determines
+which requests are valid.
 
-Who handles such a message may keep it as long as any other, but not read `records` later: they are
-a view of the receive buffer in any case.
+A handler may keep such a message like any other one. It must not read `records` later, which are
+always a view of the receive buffer.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from protocol.messages.produce import ProduceRequest
 from protocol.transport.dispatch import PEEK, Entry
 
 LEARN_EVERY = 16
-"""Of the requests that are unlike the one that is known, how many are looked at."""
+"""One of this many decoded requests becomes the one for comparison."""
 
 _FLEXIBLE_SINCE = 9
 _NO_TAGS = bytes(3)
-"""What follows the records: no tagged fields of the partition, the topic and the request."""
+"""The bytes after the records: no tagged fields of the partition, the topic and the request."""
 
 
 class RepeatedProduce:
-    """A request with one batch, and how to recognise the next one."""
+    """A decoded request with one batch, and the bytes that the next one must equal."""
 
     __slots__ = (
         "_data", "_flexible", "_head", "_length_at", "client_id", "entry", "message", "version",
@@ -37,7 +37,7 @@ class RepeatedProduce:
         message: ProduceRequest,
         head: bytes,
     ) -> None:
-        """`head` is what stands between the correlation id and the length of the records."""
+        """`head` has the bytes between the correlation id and the length of the records."""
         self.entry = entry
         self.version = version
         self.client_id = client_id
@@ -48,8 +48,12 @@ class RepeatedProduce:
         self._length_at = PEEK.size + len(head)
 
     def take(self, frame: memoryview) -> bool:
-        """Whether this frame of the same API and version is the same request with other records;
-        they are in `message` then. The correlation id is not looked at."""
+        """Put the records of a frame into `message` if the rest equals the known request.
+
+        The correlation id may differ. The caller has compared API key and version.
+
+        Returns: False, without a change, if the frame must be decoded.
+        """
         at = self._length_at
         if frame[PEEK.size : at].tobytes() != self._head:
             return False
@@ -77,14 +81,14 @@ class RepeatedProduce:
         return True
 
     def let_go(self) -> None:
-        """The frame's buffer may go."""
+        """Drop the view of the frame, so that its buffer can be freed."""
         self._data.records = None
 
 
 def learn(
     entry: Entry, version: int, client_id: str | None, message: ProduceRequest, frame: memoryview
 ) -> RepeatedProduce | None:
-    """What to compare the next frames with, None for a request that is not of that kind."""
+    """Return the request for comparison; None if it does not have exactly one batch."""
     if len(message.topic_data) != 1 or len(message.topic_data[0].partition_data) != 1:
         return None
     records = message.topic_data[0].partition_data[0].records
@@ -98,5 +102,5 @@ def learn(
         return None
     head = bytes(frame[PEEK.size : stop])
     repeated = RepeatedProduce(entry, version, client_id, message, head)
-    # Bytes behind the message, or a length written in more bytes than it needs: not of that kind.
+    # It fails for bytes behind the message, or a length that has more bytes than it needs.
     return repeated if repeated.take(frame) else None

@@ -1,12 +1,11 @@
-"""The way of one request: frame, message, stages, handler, reply, bytes.
+"""Processing of one request: frame, message, stages, handler, reply, bytes.
 
-One `RequestFlow` serves all connections of a listener; what belongs to one connection is kept
-there. A plain request is answered before `serve` returns, and no task, queue or future is made for
-it. Of a reply that comes later the place in the order is kept, and here is the only place where a
-coroutine of a handler becomes a task. What cannot be parsed closes the connection without an
-answer, as Kafka does.
+One `RequestFlow` serves all connections of a listener; each connection has its own state. `serve`
+completes a plain request before it returns, without a task, queue or future. A later reply has a
+place in the order. Only this module turns a handler's coroutine into a task. An unreadable request
+closes the connection without a response, as in Kafka.
 
-Nothing here knows a socket or the loop.
+This module uses no socket and no event loop.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ PRODUCE = int(ApiKey.PRODUCE)
 
 
 class LaterReply(Place):
-    """A reply that waits, or is ready behind one that does. The times are those of `stats.py`."""
+    """A pending reply, or a ready one behind a pending one. Its times are those of `stats.py`."""
 
     __slots__ = (
         "correlation_id",
@@ -88,7 +87,7 @@ class LaterReply(Place):
 
 
 class LargeRequest:
-    """A request that is decoded in steps, and what it holds until it is answered."""
+    """A request that is decoded in steps, with the memory that it holds until its reply."""
 
     __slots__ = ("_charged_bytes", "decoding", "entry", "frame", "peer", "received_ms")
 
@@ -102,8 +101,10 @@ class LargeRequest:
         self._charged_bytes = 0
 
     def decode(self, frame: memoryview, version: int, offset: int) -> None:
-        """Begin to decode the frame that was cut last. It stays in the connection's own buffer, or
-        is copied out of the one that all share. Its bytes count as request memory until `let_go`.
+        """Begin to decode the last frame.
+
+        The frame stays in the connection's own buffer, or is copied from the shared one. Its bytes
+        count as request memory until `let_go`.
         """
         buffer = self.peer.exchange.buffer
         self._charged_bytes = buffer.detach()
@@ -116,14 +117,14 @@ class LargeRequest:
         self.decoding = Decoding(self.entry.request, frame, version, offset, allowance)
 
     def let_go(self) -> None:
-        """The request is answered, or will not be."""
+        """Release the memory: the request was answered, or will not be."""
         memory = self.peer.exchange.buffer.memory
         memory.give_back(self._charged_bytes)
         self._charged_bytes = 0
         self.peer.free(self.decoding)
 
     def decoded(self, error: ProtocolError | None) -> None:
-        """The message is whole, or cannot be read."""
+        """Serve the decoded message; with `error` it is unreadable."""
         self.peer.serve_decoded(self, error)
 
 
@@ -133,31 +134,31 @@ class Served(Connection, Protocol):
     exchange: Exchange[LaterReply]
     is_lost: bool
     repeated: RepeatedProduce | None
-    """The produce request that others are compared with."""
+    """The Produce request that later ones are compared with."""
     unlike: int
-    """How many produce requests were decoded."""
+    """Number of Produce requests that were decoded."""
 
     def free(self, decoding: Decoding[Any]) -> None:
-        """Free what was decoded, in iterations to come."""
+        """Free the decoded objects in later iterations."""
 
     def decode_later(self, request: LargeRequest) -> None:
-        """Decode a request in iterations to come, and serve no other before it."""
+        """Decode a request in later iterations, and serve no other before it."""
 
     def serve_decoded(self, request: LargeRequest, error: ProtocolError | None) -> None:
-        """A request that was decoded later is whole, or cannot be read."""
+        """Serve a large request once it is decoded; close the connection if it is unreadable."""
 
     def write(self, size_bytes: int, parts: list[Buffer]) -> None:
-        """A reply whose turn it is."""
+        """Write the next reply in order."""
 
     def send_ready(self) -> None:
-        """A reply that waited is ready."""
+        """Send the replies that are ready and not behind a pending one."""
 
     def reply_is_behind(self) -> None:
-        """A reply is ready and waits for an earlier request's."""
+        """Run the callbacks: a reply is ready and must wait for an earlier request's reply."""
 
 
 class RequestFlow:
-    """See the module."""
+    """Serves the requests of one listener's connections."""
 
     def __init__(
         self,
@@ -169,7 +170,11 @@ class RequestFlow:
         principal: str,
         log: ListenerLog,
     ) -> None:
-        """A handler's broken invariant goes to `supervisor`, which stops the node."""
+        """Create the flow of one listener.
+
+        Args:
+            supervisor: receives a handler's broken invariant and stops the node.
+        """
         self._handlers = handlers
         self._clock = clock
         self._supervisor = supervisor
@@ -177,7 +182,8 @@ class RequestFlow:
         self._principal = principal
         self._log = log
         self.moment_ms = 0.0
-        """When the last request of this turn of the loop was left: the next one's beginning."""
+        """Monotonic time at which the last request ended in this iteration: the next one's start.
+        """
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -188,8 +194,12 @@ class RequestFlow:
         received_ms: float,
         large: LargeRequest | None = None,
     ) -> asyncio.Future[Body] | None:
-        """Serve the next request of a connection, or a `large` one that is decoded; its errors are
-        answered, or close the connection. Returns: the reply's future, if the reply waits."""
+        """Serve the next request of a connection, or a `large` one that was decoded.
+
+        An error becomes a response or closes the connection.
+
+        Returns: the future of the reply if it comes later, else None.
+        """
         started_ms = self.moment_ms
         table = self._handlers
         try:
@@ -253,8 +263,16 @@ class RequestFlow:
         return None
 
     def _decode(self, peer: Served, entry: Entry, version: int, frame: memoryview) -> Any:
-        """The client id and the message; None of a frame that takes longer. A produce request may
-        become the one that those to come are compared with. ProtocolError."""
+        """Decode the client id and the message of a frame.
+
+        A Produce request may become the one that later ones are compared with.
+
+        Returns:
+            None if the message takes too long to decode at once.
+
+        Raises:
+            ProtocolError: the frame is unreadable.
+        """
         if entry.is_async:
             if len(frame) > WHOLE_BYTES:
                 return None
@@ -281,14 +299,18 @@ class RequestFlow:
     def _decode_later(
         self, peer: Served, entry: Entry, version: int, frame: memoryview, received_ms: float
     ) -> None:
-        """Keep the frame, hold the connection, and decode in iterations to come. ProtocolError."""
+        """Keep the frame, hold the connection, and decode in later iterations.
+
+        Raises:
+            ProtocolError: the header is unreadable.
+        """
         peer.client_id, offset = decode_client_id(frame, version >= entry.first_flexible)
         request = LargeRequest(peer, entry, received_ms)
         request.decode(frame, version, offset)
         peer.decode_later(request)
 
     def serve_decoded(self, request: LargeRequest, now_ms: float) -> None:
-        """Handle a request that was decoded later; it holds memory until it is answered."""
+        """Serve a large request that was decoded; it holds memory until its reply is ready."""
         self.moment_ms = now_ms
         if left := len(request.frame) - request.decoding.end:
             self._log.trailing(request.peer, request.entry.api.name, left)
@@ -310,7 +332,7 @@ class RequestFlow:
         times_ms: tuple[float, float, float],
         body: Body,
     ) -> None:
-        """Send a reply that did not wait, if there is any, or put it behind those that do."""
+        """Send an immediate reply, or enqueue it behind pending ones; None has no response."""
         received_ms, started_ms, handled_ms = times_ms
         now_ms = handled_ms
         if body is not None:
@@ -338,7 +360,7 @@ class RequestFlow:
     def _answer_unknown(
         self, peer: Served, correlation_id: int, times_ms: tuple[float, float, float]
     ) -> None:
-        """Tell a client that asked for ApiVersions in a version from the future what there is."""
+        """Send the supported range to a client that used an unknown version of ApiVersions."""
         table, exchange = self._handlers, peer.exchange
         encoded = reply_parts(table.unknown_api_versions(), None, 0, correlation_id)
         if exchange.waiting:
@@ -353,8 +375,11 @@ class RequestFlow:
     def _wait(
         self, peer: Served, later: LaterReply, promise: Any, copied_bytes: int
     ) -> asyncio.Future[Body]:
-        """Keep the reply's place in the order until its promise is kept, and count the copy of its
-        request that a coroutine holds until then."""
+        """Keep the reply's place in the order until its awaitable ends.
+
+        Args:
+            copied_bytes: size of the copied request that a coroutine holds until then.
+        """
         if type(promise) is CoroutineType:
             name = f"{later.entry.api.name} of connection {peer.id}"
             promise = self._supervisor.spawn(name, promise, fatal=False)
@@ -377,7 +402,7 @@ class RequestFlow:
             peer.send_ready()
 
     def _ready(self, peer: Served, later: LaterReply, body: Body) -> None:
-        """A reply that does not wait itself, but perhaps for others."""
+        """Send a reply that is ready, or enqueue it behind pending ones."""
         exchange = peer.exchange
         if body is None or exchange.holds & CLOSED:
             return
@@ -390,7 +415,7 @@ class RequestFlow:
 
     def _outcome(self, peer: Served, later: LaterReply, future: asyncio.Future[Body]) -> Body:
         if future.cancelled():
-            peer.close(f"{later.entry.api.name} was given up")
+            peer.close(f"{later.entry.api.name} was cancelled")
             return None
         error = future.exception()
         if error is not None:
@@ -403,7 +428,7 @@ class RequestFlow:
             return self._failure(peer, later, raised)
 
     def _failure(self, peer: Served, later: LaterReply, error: BaseException) -> Body:
-        """The answer to a handler that raised; None when the connection was closed instead."""
+        """Return the response for a handler's error; None if the connection was closed instead."""
         name = later.entry.api.name
         if isinstance(error, (ProtocolError, CloseConnection)):
             peer.close(f"{name}: {error}")
@@ -419,7 +444,7 @@ class RequestFlow:
             return None
 
     def _survive(self, peer: Served, name: str, error: BaseException) -> None:
-        """A handler raised what it may not raise. A broken invariant stops the node."""
+        """Report an unexpected error of a handler; a broken invariant stops the node."""
         self._supervisor.survive(
             "request",
             error,
@@ -445,12 +470,12 @@ class RequestFlow:
         correlation_id: int,
         body: Body,
     ) -> tuple[int, list[Buffer]] | None:
-        """The frame of a reply, with its bytes and errors counted; None where there is none."""
+        """Encode a reply and count its bytes and errors; None without a body or connection."""
         if body is None or peer.exchange.holds & CLOSED:
             return None
         try:
             encoded = reply_parts(body, entry, version, correlation_id)
-        except Exception as error:  # noqa: BLE001 - or this connection would wait for ever
+        except Exception as error:  # noqa: BLE001 - or the connection waits indefinitely
             self._survive(peer, entry.api.name, error)
             peer.close("a response could not be encoded")
             return None
@@ -460,7 +485,7 @@ class RequestFlow:
         return encoded
 
     def send(self, peer: Served, later: LaterReply) -> None:
-        """Send a reply that is ready and whose turn it is, and count it."""
+        """Send and count the next reply in order."""
         stats = later.stats
         sending_ms = self._clock.monotonic_ms()
         peer.write(later.size, later.parts)

@@ -1,9 +1,9 @@
 """Metric families of the transport's counters.
 
-Series carry the names that Strimzi's JMX rules give Kafka's `RequestMetrics` and socket server
-MBeans; what has no counterpart there is named `kraftbox_`. Kafka keeps exact percentiles of a
-sample of the last minutes. Here they are interpolated inside buckets that are powers of two wide,
-over what was counted in the last one to two minutes: rougher, for a hundredth of the cost.
+Series have the names that Strimzi's JMX rules give Kafka's `RequestMetrics` and socket server
+MBeans; series without a counterpart begin with `kraftbox_`. Kafka computes exact percentiles of a
+sample of the last minutes. Here quantiles of the last one to two minutes are interpolated within
+buckets whose bounds are powers of two: less exact, for a hundredth of the cost.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _Key = tuple[str, str]
 
 
 class RecentBuckets:
-    """Turns ever-growing buckets into those of the last one to two minutes.
+    """Computes the counts of the last one to two minutes from cumulative buckets.
 
-    It remembers what they were at some scrape at least a minute ago; nothing runs in between. One
-    that has counted nothing since then shows all that it ever counted, as Kafka's samples do.
+    It stores the buckets of a scrape at least a minute ago; nothing runs between two scrapes. A
+    series without new counts since then has all its counts, as Kafka's samples do.
     """
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
@@ -50,14 +50,19 @@ class RecentBuckets:
         self._turning = False
 
     def begin(self) -> None:
-        """A scrape begins."""
+        """Start a scrape: note the time, and replace the stored buckets if they are too old."""
         now_ms = self._now_ms()
         self._turning = now_ms - self._next_ms >= WINDOW_MS
         if self._turning:
             self._base, self._next, self._next_ms = self._next, {}, now_ms
 
     def of(self, key: _Key, buckets: list[int]) -> list[int]:
-        """The recent part of these."""
+        """Return the recent counts of a series.
+
+        Args:
+            key: API name and phase.
+            buckets: the cumulative counts, which the caller must not change afterwards.
+        """
         if self._turning:
             self._next[key] = buckets
         base = self._base.get(key)
@@ -67,7 +72,7 @@ class RecentBuckets:
 
 
 class TransportMetrics:
-    """The families of all listeners of a node: of what one API did on several, the sum."""
+    """The metric families of a node: counters of an API are added over its listeners."""
 
     def __init__(
         self,
@@ -75,13 +80,13 @@ class TransportMetrics:
         apis: Callable[[], Iterable[ApiStats]],
         connections: Callable[[], Iterable[tuple[str, ConnectionStats]]],
     ) -> None:
-        """`connections` gives each listener's name and counters."""
+        """`connections` returns the name and counters of each listener."""
         self._recent = RecentBuckets(now_ms)
         self._apis = apis
         self._connections = connections
 
     def collect(self) -> Iterator[Family]:
-        """For the metrics registry."""
+        """Yield the metric families for the registry."""
         yield from self._requests()
         yield from _connections(self._connections())
 
@@ -114,7 +119,7 @@ class TransportMetrics:
     def _times(self, name: str, group: list[ApiStats], phase: str, series: str) -> Iterator[Sample]:
         buckets = _sum(getattr(one, phase) for one in group)
         total = sum(sum(one.total) for one in group)
-        buckets[0] += total - sum(buckets)  # the replies to which the phase did not happen
+        buckets[0] += total - sum(buckets)  # the replies without this phase
         recent = self._recent.of((name, phase), buckets)
         ranked = sum(recent)
         for quantile in QUANTILES:
@@ -169,7 +174,7 @@ def _sum(columns: Iterable[list[int]]) -> list[int]:
 
 
 def quantile_ms(buckets: list[int], rank: float) -> float:
-    """The value below which `rank` replies lie, interpolated inside its bucket."""
+    """Return the time in ms below which `rank` replies are, interpolated in its bucket."""
     below = 0
     for bucket, count in enumerate(buckets):
         if count and below + count >= rank:

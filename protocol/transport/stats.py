@@ -1,28 +1,31 @@
 """Counters of requests and connections: plain integers, read at scrape time.
 
-Times are counted, not kept: a reply adds one to a bucket that is a power of two of microseconds
-wide, which costs a tenth of a microsecond. `request_metrics` makes quantiles of the buckets.
+Times are counted, not stored: a reply adds one to a bucket whose bounds are powers of two in
+microseconds, which costs a tenth of a microsecond. `request_metrics` computes quantiles from them.
 
-What Kafka's phases are in one loop:
+Kafka's phases in a single event loop:
 
-- request queue: from the moment the bytes were read to the handler's start, while the requests
-  that arrived with them are served. What the kernel still holds has not begun, nor has what a
-  connection holds back because too many of its answers wait.
-- local: the handler, up to its answer or its promise of one.
-- remote: until the promise was kept (a commit, bytes to fetch, a task).
-- response queue: the answer waits for the answers to earlier requests of its connection.
-- response send: encoding and handing to the socket.
+- request queue: from the read of the bytes to the handler's start, while the requests that arrived
+  with them are served. Bytes in the kernel do not count yet, nor do requests that a connection
+  holds back because too many of its replies are pending.
+- local: the handler, until it returns its reply or an awaitable.
+- remote: until the awaitable ends (a commit, bytes to fetch, a task).
+- response queue: the reply waits for the replies to earlier requests of its connection.
+- response send: encoding, and writing to the transport.
 """
 
 from __future__ import annotations
 
 BUCKETS = 64
-"""Powers of two of microseconds: more than any clock counts, so no index needs a check."""
+"""Powers of two in microseconds: more than any clock counts, so that no index needs a check."""
 
 
 class ApiStats:
-    """What one API did. `total[n]` counts replies that took less than 2^n microseconds; the same
-    for the phases, where a phase that took no time at all is not counted."""
+    """Counters of one API.
+
+    `total[n]` counts replies that took from 2^(n-1) to less than 2^n microseconds, as do the lists
+    of the phases. A reply without a wait is not counted in the two queues and in `remote`.
+    """
 
     __slots__ = (
         "api_name",
@@ -41,7 +44,7 @@ class ApiStats:
     )
 
     def __init__(self, api_name: str, version_max: int, parent_name: str = "") -> None:
-        """Of one kind of an API's requests, when `parent_name` is that API's."""
+        """Count one API, or with `parent_name` one kind of the requests of that API."""
         self.api_name = api_name
         self.parent_name = parent_name
         self.requests = [0] * (version_max + 1)
@@ -57,7 +60,7 @@ class ApiStats:
         self.response_send = [0] * BUCKETS
 
     def answered(self, queued_ms: float, local_ms: float, send_ms: float, total_ms: float) -> None:
-        """Count one reply. It passed `waited` before, unless the handler answered at once."""
+        """Count one reply; `waited` was called before unless the handler replied at once."""
         self.total_ms += total_ms
         self.total[int(total_ms * 1000.0).bit_length()] += 1
         self.local[int(local_ms * 1000.0).bit_length()] += 1
@@ -66,7 +69,7 @@ class ApiStats:
             self.request_queue[int(queued_ms * 1000.0).bit_length()] += 1
 
     def waited(self, remote_ms: float, queued_ms: float) -> None:
-        """A reply that was promised was ready after `remote_ms`, and sent `queued_ms` later."""
+        """Count a later reply: ready after `remote_ms`, and sent `queued_ms` after that."""
         self.remote[int(remote_ms * 1000.0).bit_length()] += 1
         self.response_queue[int(queued_ms * 1000.0).bit_length()] += 1
 
@@ -76,7 +79,7 @@ class ApiStats:
 
 
 class ConnectionStats:
-    """What the connections of one listener did."""
+    """Counters of one listener's connections."""
 
     __slots__ = ("accepted", "bytes_in", "bytes_out", "closed_idle", "open", "refused")
 

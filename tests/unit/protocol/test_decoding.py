@@ -64,7 +64,7 @@ def steps_of(
 
 
 def refusal(cls: type[Message], data: bytes, version: int, steps_max: int = 1) -> ProtocolError:
-    """Why a message is refused, within so many steps and without memory worth mentioning."""
+    """Return the error that refuses a message within `steps_max` steps, with little memory."""
     decoding = Decoding(cls, memoryview(data), version, 0, Allowance())
     tracemalloc.start()
     try:
@@ -290,7 +290,7 @@ def elements_of(plan: Plan) -> Iterator[PlannedField]:
 
 
 def test_field_of_many_elements_is_refused() -> None:
-    """It is decoded in one go: a subscription of 8 MB would hold the event loop for seconds."""
+    """A field is decoded at once: a subscription of 8 MB would block the event loop for seconds."""
     fits = names(FIELD_WORK_MAX // 2)
     assert decode_field(MetadataRequest, fits, 1) == decode(MetadataRequest, fits, 1)
     with pytest.raises(ProtocolError, match="more than are decoded at once"):
@@ -298,8 +298,8 @@ def test_field_of_many_elements_is_refused() -> None:
 
 
 def test_record_of_many_elements_is_read() -> None:
-    """A node that refuses what was committed stops (`docs/fatal-tasks.md`): whatever a request may
-    have put into a record is read again."""
+    """A node that cannot read a committed record stops (`docs/fatal-tasks.md`). Therefore it must
+    read every record that a request can write."""
     features = [
         RegisterControllerRecord.ControllerFeature(name=f"f{n}", max_supported_version=1)
         for n in range(2 * FIELD_WORK_MAX)

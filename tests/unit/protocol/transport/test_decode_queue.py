@@ -122,7 +122,7 @@ def test_queue_drops_a_request_whose_connection_is_gone() -> None:
 
 
 def test_queue_frees_a_message_that_cannot_be_read_in_iterations_to_come() -> None:
-    """What was decoded before the wrong end is as much as a request."""
+    """The objects before the damaged end may be as large as a complete request."""
     loop = Iterations()
     queue = DecodeQueue(lambda call: loop.soon.append(call), lambda: 0.0)
     ended: list[Any] = []
