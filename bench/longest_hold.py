@@ -47,7 +47,7 @@ class TimedLoop(asyncio.SelectorEventLoop):
         self.collected_ms = max(self.collected_ms, took_ms)
 
     def reset(self) -> None:
-        """Measure from scratch, the iteration that goes on left out."""
+        """Measure from scratch, without the current iteration."""
         self.call_soon(self._clear)
 
     def _clear(self) -> None:

@@ -248,7 +248,7 @@ class GroupCoordinator:
             deleted, whole = list(shard.core.deleted), False
             try:
                 whole = await self._in_slices(slot, shard, shard.decide_stale())
-            except Exception as error:  # noqa: BLE001 - what is forgotten is what clients committed
+            except Exception as error:  # noqa: BLE001 - the log may contain any bytes of clients
                 self._supervisor.survive("offsets of deleted topics", error)
             if whole:
                 shard.forgotten(deleted)

@@ -98,7 +98,7 @@ def check(log: Log) -> None:
         epoch = min(max(log.latest_epoch, 9), 2**31 - 1)
         log.append_as_leader(batch(3), epoch, NOW_MS, Origin.RAFT_LEADER)
     except (ApiError, CorruptLog):
-        # No offset is left after the last one in the log.
+        # The log ends at the highest possible offset.
         log.close()
         return
     try:

@@ -158,7 +158,7 @@ async def chosen_partitions(
 ) -> list[TopicPartition]:
     """Return all partitions of the topics, or only those with the given number.
 
-    Raises CommandFailed if there is none, Refused.
+    Raises CommandFailed if the number does not exist, Refused.
     """
     chosen = await partitions_of(client, topics)
     if partition is None:

@@ -152,8 +152,8 @@ class Delivery:
             batch = next(self._read_ahead, None)
         if batch is None:
             raise InvariantViolated(f"committed offset {offset} has no batch")
-        # A log of another program may have holes. One that was not there when the batches were
-        # opened or fetched is a batch that was lost since: skipping it would fork the image (M14).
+        # A log that another program wrote may have holes. A hole that did not exist when the
+        # batches were opened or fetched is a lost batch: skipping it would fork the image (M14).
         if batch.base_offset != offset and not self._log.holes.has(offset, batch.base_offset):
             raise InvariantViolated(f"the batch at offset {offset} begins at {batch.base_offset}")
         self._read_ahead_at = batch.last_offset + 1

@@ -61,7 +61,7 @@ def decode_bounded(cls: type[Message], data: Any, version: int, offset: int = 0)
 
 
 def decode_in_steps(cls: type[Message], data: Any, version: int, offset: int = 0) -> Any:
-    """Decode without any memory but the one that was just asked for."""
+    """Decode with no more memory than each step requests."""
     view = memoryview(data)
     steps = step_decoder(cls, version)(view, offset, len(view), 0, [])
     needed = None

@@ -139,7 +139,7 @@ def test_one_document(
     written: Callable[[Path, Path], list[Path]],
     tables: bool,
 ) -> None:
-    monkeypatch.setattr(intervals, "SHARD_BYTES_MIN", 64)  # as long logs are split
+    monkeypatch.setattr(intervals, "SHARD_BYTES_MIN", 64)  # split the log into shards
     paths = written(tmp_path, story)
     inputs = read_inputs(paths, history=tmp_path.glob("*.kbxh"))
     by_spark = job.run(inputs, spark, tables=tmp_path / "tables" if tables else None)

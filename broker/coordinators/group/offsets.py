@@ -223,8 +223,15 @@ def fetch_offsets(
     topics: Sequence[tuple[str, bytes, Sequence[int]]],
     require_stable: bool,
 ) -> list[FetchedTopic]:
-    """Return committed offsets of (name, id or zero, partitions). A partition without one gets -1
-    and no error, as has one whose offset was committed for an earlier topic of the same name."""
+    """Return the committed offsets of partitions.
+
+    A partition without a committed offset has -1 and no error. So does one whose offset was
+    committed for an earlier topic of the same name.
+
+    Args:
+        topics: (name, id or zero, partition indexes) of each topic.
+        require_stable: return UNSTABLE_OFFSET_COMMIT while a transaction has pending offsets.
+    """
     offsets, unstable = _visible(core, group_id, require_stable)
     fetched: list[FetchedTopic] = []
     for name, topic_id, indexes in topics:

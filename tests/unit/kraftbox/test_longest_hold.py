@@ -1,10 +1,10 @@
-"""No API holds the event loop for all of a list that a client made long.
+"""No API blocks the event loop while it serves a request with a long list.
 
-Work is counted in calls of functions per iteration of the loop, the same on every machine. The
-slices of the node are made shorter than in operation, and the lists with them: a list that is taken
-whole takes a dozen calls and more for each of its elements. Lists of APIs that serve a request
-whole are as long as the API allows. `bench.longest_hold` measures milliseconds, with lists of
-100,000 elements.
+Work is measured as function calls per event-loop iteration, which are the same on every machine.
+The node has shorter slices than in operation, so that shorter lists suffice: a list that is served
+without a pause takes a dozen or more calls for each element. For an API that serves a request as a
+whole, the list is as long as the API allows. `bench.longest_hold` measures milliseconds, with lists
+of 100,000 elements.
 """
 
 from __future__ import annotations

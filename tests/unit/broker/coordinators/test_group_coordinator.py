@@ -161,7 +161,7 @@ async def test_a_commit_that_takes_too_long() -> None:
     driver.clock.advance(1)
     assert commit_code(await answer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert driver.fetch() == -1
-    # It is in the log: once committed it is visible.
+    # The offset is in the log, and is visible once it is committed.
     driver.log.pending[0].set_result(None)
     await settle()
     assert driver.fetch() == 7

@@ -93,8 +93,7 @@ def test_an_election_that_reaches_min_isr_leaves_no_elr() -> None:
 
 
 def test_standing_elr_is_empty_when_the_isr_has_min_isr_members() -> None:
-    """The high watermark may have advanced without the ELR's members, whatever an old record
-    contains."""
+    """An old record may contain an ELR, but the high watermark may have passed its members."""
     before = partition(isr=(1, 2), elr=(3,), leader=1)
     assert standing_elr(before, REPLICAS, (1, 2), min_isr=2, unclean_shutdown=NONE) == ()
     assert standing_elr(before, REPLICAS, (1,), min_isr=2, unclean_shutdown=NONE) == (2, 3)

@@ -80,7 +80,7 @@ def test_answer_counts_only_for_the_broker_epoch_that_gave_it() -> None:
     w.unfence(3)
     assert [q.broker_id for q in w.asked] == [3]
     w.down(3)
-    w.logs[3] = (0, 5)  # it comes back again, with a shorter log
+    w.logs[3] = (0, 5)  # broker 3 returns with a shorter log
     w.back(3)
     assert [q.broker_id for q in w.asked] == [3, 3]
     w.unfence(1)
@@ -217,7 +217,7 @@ def test_an_answer_of_another_life_does_not_count() -> None:
     w.answer(questions[2], broker_epoch=w.image.cluster.brokers[2].epoch - 1)
     w.turns()
     assert w.waits() == (WaitsFor.ANSWERS, (2,))
-    # It answers, and registers again before it could be elected.
+    # Broker 2 answers; before its election, broker 3 registers again.
     w.silent = set()
     w.logs[2] = (0, 1)
     w.lives[3] += 1

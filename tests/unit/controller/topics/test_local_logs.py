@@ -135,7 +135,7 @@ def test_a_change_is_taken_on_either_side_of_a_report(world: World) -> None:
     assert outcome == (0, ErrorCode.NONE, world.partition("t"))
     after = world.partition("t")
     assert (after.isr, after.partition_epoch) == ((1, 2), epoch + 2)
-    # It is over: a repetition and another proposal of that epoch are both refused.
+    # The change is complete: a repetition and another proposal of that epoch are refused.
     for isr in ((1, 2), (1, 3), (1, 2, 3)):
         for old in (epoch, epoch + 1):
             stale = world.tell(ALL, *isr, epoch=old)

@@ -244,8 +244,7 @@ class TestLeadership:
     async def test_each_record_is_replayed_once(
         self, leads: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A record decided here or by another leader is replayed once, whatever follows the
-        images."""
+        """Publishers of images do not replay the records of this leader or of another one again."""
         world = World()
         topics: list[int] = []
         world.loader.add_publisher(lambda delta, _: topics.append(len(delta.topics)))
@@ -492,7 +491,7 @@ class TestOperations:
         assert record.broker_epoch == epoch
 
     async def test_an_operation_in_steps_lets_others_have_their_turn(self) -> None:
-        """It is answered when its last step is committed, and each step sees changes in between."""
+        """The reply follows the commit of the last step; each step sees changes made before it."""
         world = World().lead()
         future = world.controller.submit(in_steps(3), same)
         world.write(NoOpRecord())

@@ -204,7 +204,7 @@ def test_ctrl_c_before_a_command_works_shows_no_traceback(tmp_path, module, argu
     """The interrupt comes while this module is being imported."""
     code = (
         "import os, signal, sys\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a job ignores it
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in a background job
         "class Interrupt:\n"
         "    def find_spec(self, name, path, target=None):\n"
         f"        if name == {module!r}:\n"

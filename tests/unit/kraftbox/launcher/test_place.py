@@ -1,4 +1,4 @@
-"""The directory of a cluster, which a read-only look leaves unlocked, without open files."""
+"""The directory of a cluster: a read takes no lock, and leaves no file open."""
 
 from __future__ import annotations
 

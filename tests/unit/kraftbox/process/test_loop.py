@@ -47,7 +47,7 @@ async def scenario(kind: type[CuttableLoop] = CuttableLoop) -> None:
     assert await ask(reader, writer, b"before") == b"before"
 
     loop.cut_off()
-    loop.cut_off()  # once is enough
+    loop.cut_off()  # a second call has no effect
     # Neither an answer nor an end: the other side is silent.
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):

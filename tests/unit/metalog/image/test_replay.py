@@ -143,7 +143,7 @@ def tags_of(value: bytes, at: int) -> dict[int, bytes]:
 
 @pytest.mark.parametrize("brokers", [(1, 2, 3), ()])
 def test_a_node_that_does_not_know_the_table_hands_it_on(brokers: tuple[int, ...]) -> None:
-    """It keeps the tag of a change by its number, and writes it into a snapshot's record."""
+    """The image keeps the unknown tag of a change, and writes it into a snapshot's record."""
     change = m.PartitionChangeRecord(
         partition_id=0, topic_id=TOPIC, local_logs=table(m.PartitionChangeRecord, *brokers)
     )

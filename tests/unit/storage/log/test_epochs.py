@@ -82,7 +82,7 @@ def test_end_offsets(asked, answer):
 
 
 def test_the_epoch_of_the_last_batch_stays_when_the_batch_has_gone():
-    cache = EpochCache([(2, 10), (5, 20), (8, 30)])  # 8 began without a batch
+    cache = EpochCache([(2, 10), (5, 20), (8, 30)])  # epoch 8 has no batch
     assert cache.truncate_from_start(30, 30)
     assert cache.entries == [(5, 29), (8, 30)]
     assert cache.epoch_at(29) == 5

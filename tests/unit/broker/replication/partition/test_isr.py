@@ -34,7 +34,7 @@ async def test_lagging_follower_leaves_after_the_lag_time_whatever_the_burst() -
         c[1].append(b"x" * 1000)
     c.clock.advance(LAG_MS - 1)
     assert expire(c) is None
-    # It fetches, but never reaches the log end of its previous fetch.
+    # The follower fetches, but never reaches the log end of its previous fetch.
     remote = c[1].partition().remote[2]
     for _ in range(3):
         c.clock.advance(100)
@@ -48,7 +48,7 @@ async def test_stuck_follower_leaves_once_there_is_something_it_has_not_read() -
     c[1].append(b"a")
     c.fetch(2, times=2)
     c.clock.advance(10 * LAG_MS)
-    assert expire(c) is None  # at the end of an idle partition it stays
+    assert expire(c) is None  # the follower has all records of an idle partition
     c[1].append(b"b")
     assert expire(c) == {1}
 
@@ -390,7 +390,7 @@ async def test_queued_isr_proposal_includes_a_follower_that_catches_up_before_it
 
 @pytest.mark.parametrize("lost", [False, True])
 async def test_sent_isr_proposal_is_unchanged_until_its_response(lost: bool) -> None:
-    """It may be in force already without an answer: a different proposal would be refused."""
+    """The controller may have applied it already, and would then refuse a different proposal."""
     c = Cluster()
     queue = AlterPartitionManager(c[1].replicas.carry_out, PARTITIONS)
     c[1].connect(propose=queue.propose)

@@ -376,7 +376,7 @@ async def test_stats_already_in_the_metadata_are_not_reported_again() -> None:
     c.clock.advance(INTERVAL_MS)
     list(report_steps(c[2].replicas))
     assert sent(c, 2) is None
-    # It is reported for another incarnation of the broker, or together with other news.
+    # The stats are reported if the metadata have those of another broker incarnation.
     c.change(local_logs=[one.replace(broker_epoch=7) for one in entries])
     c.change(leader=2)
     assert told(sent(c, 2))[2] == (102, T0, size)
@@ -668,7 +668,7 @@ async def test_without_thresholds_any_metadata_end_a_proposal() -> None:
 async def test_isr_change_is_dropped_when_the_metadata_change_more_than_stats(
     news: dict[str, Any],
 ) -> None:
-    """That is another ISR, another leader epoch, or a member that is no longer a replica."""
+    """The ISR or the leader epoch changes, or a member is no longer a replica."""
     c = await in_sync(3, 4)
     c.change(isr=[1, 2])
     c.fetch(2, times=3)
@@ -870,8 +870,8 @@ def test_follower_stats_are_stated_only_if_start_and_size_are_unchanged(
     assert logs.is_stated(cast(Log, Told(*now)))
 
 
-async def test_a_start_alone_is_news() -> None:
-    """A disk that could not read the time reads it now."""
+async def test_local_log_start_that_becomes_readable_is_reported() -> None:
+    """The disk failed to read the start's timestamp before."""
     c = await in_sync(3)
     size, logs = c[2].log.size_bytes, c[2].partition().local_logs
     assert logs is not None and logs.stated_bytes == size
@@ -1078,7 +1078,7 @@ PLANTED = (
                 "",
             ),
         ),
-        test_a_start_alone_is_news,
+        test_local_log_start_that_becomes_readable_is_reported,
     ),
     (
         bug(
