@@ -57,7 +57,7 @@ class Counts(NamedTuple):
     """The habits found in one text, and its number of words."""
 
     relatives: int = 0
-    """Statements that begin with What, Who, Whoever, Whether, Where or Which."""
+    """Statements that begin with a free relative."""
     persons: int = 0
     """Indefinite persons in place of a broker, a client or an operator."""
     figures: int = 0
