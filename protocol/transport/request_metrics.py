@@ -26,7 +26,7 @@ SOCKETS = "kafka_server_socket_server_metrics_"
 PHASES = (
     ("requestqueuetimems", "request_queue", "Time a request waited for those read with it, ms"),
     ("localtimems", "local", "Time in the handler, ms"),
-    ("remotetimems", "remote", "Time until what the handler waited for had happened, ms"),
+    ("remotetimems", "remote", "Time until the result that the handler waited for, ms"),
     ("responsequeuetimems", "response_queue", "Time behind answers to earlier requests, ms"),
     ("responsesendtimems", "response_send", "Time to encode and write the answer, ms"),
     ("totaltimems", "total", "Time from the arrival of a request to its answer, ms"),
