@@ -16,7 +16,7 @@ from audit.inputs.metadata_log import FileRange, MetadataLog, Segment
 from audit.reading.segments import walk
 
 
-class Place(TypedDict):
+class ReadPosition(TypedDict):
     """The position up to which a stream has read, as stored in Spark's checkpoint.
 
     segment: base offset of the segment; position: in it, the end of a batch; next_offset: of the
@@ -34,57 +34,57 @@ class LogChanged(Exception):
     """The log no longer has the records that a stream has read, or the next ones."""
 
 
-def end_of(log: MetadataLog, before: Place | None) -> Place:
-    """Return the place after the last whole batch with a correct CRC. Raises LogChanged.
+def end_of(log: MetadataLog, before: ReadPosition | None) -> ReadPosition:
+    """Return the position after the last whole batch with a correct CRC. Raises LogChanged.
 
     An incomplete batch at the end is still being written. Damage before whole batches is skipped,
     and the reader yields rows about it.
     """
-    place = _at(log.segments[-1])
+    position = _at(log.segments[-1])
     if before is not None:
         on = resume(log, before)
-        if on["segment"] == place["segment"]:
-            place = on
-    for found in walk(log.segments[-1].path, place["position"]):
+        if on["segment"] == position["segment"]:
+            position = on
+    for found in walk(log.segments[-1].path, position["position"]):
         if isinstance(found, Batch) and found.crc_ok:
-            place = Place(
-                segment=place["segment"],
+            position = ReadPosition(
+                segment=position["segment"],
                 position=found.position + found.header.size_bytes,
                 next_offset=found.header.next_offset,
                 last_position=found.position,
                 last_crc=found.header.crc,
             )
-    return place
+    return position
 
 
-def resume(log: MetadataLog, place: Place) -> Place:
-    """Return the place where reading continues after `place`. Raises LogChanged."""
+def resume(log: MetadataLog, position: ReadPosition) -> ReadPosition:
+    """Return the position where reading continues after `position`. Raises LogChanged."""
     by_base = {segment.base_offset: segment for segment in log.segments}
-    segment = by_base.get(place["segment"])
+    segment = by_base.get(position["segment"])
     if segment is not None:
-        if place["last_position"] >= 0 and not _still_there(segment, place):
+        if position["last_position"] >= 0 and not _still_there(segment, position):
             raise LogChanged(
                 f"{segment.path} no longer has the batch that ends at offset "
-                f"{place['next_offset']}, up to which it was read: the log was truncated there, "
+                f"{position['next_offset']}, up to which it was read: the log was truncated there, "
                 "and written again"
             )
-        return place
-    following = by_base.get(place["next_offset"])
+        return position
+    following = by_base.get(position["next_offset"])
     if following is not None:
         return _at(following)
     first = min(by_base, default=0)
-    if first > place["next_offset"]:
+    if first > position["next_offset"]:
         raise LogChanged(
-            f"{log.path} begins at offset {first} now, and was read up to {place['next_offset']}: "
-            "the records between are only in a snapshot"
+            f"{log.path} begins at offset {first} now, and was read up to "
+            f"{position['next_offset']}: the records between are only in a snapshot"
         )
     raise LogChanged(
-        f"{log.path} no longer has the segment {place['segment']:020d}.log, and was read up to "
-        f"offset {place['next_offset']}: the log was truncated, and written again"
+        f"{log.path} no longer has the segment {position['segment']:020d}.log, and was read up to "
+        f"offset {position['next_offset']}: the log was truncated, and written again"
     )
 
 
-def between(log: MetadataLog, start: Place | None, end: Place) -> Iterator[FileRange]:
+def between(log: MetadataLog, start: ReadPosition | None, end: ReadPosition) -> Iterator[FileRange]:
     """Yield the parts of the files from `start` (None: the beginning) to `end`.
 
     Raises LogChanged.
@@ -100,19 +100,19 @@ def between(log: MetadataLog, start: Place | None, end: Place) -> Iterator[FileR
             yield FileRange(log.name, log.node_id, segment.path, None, first, stop)
 
 
-def _at(segment: Segment) -> Place:
-    """Return the place where a segment begins."""
+def _at(segment: Segment) -> ReadPosition:
+    """Return the position where a segment begins."""
     base = segment.base_offset
-    return Place(segment=base, position=0, next_offset=base, last_position=-1, last_crc=-1)
+    return ReadPosition(segment=base, position=0, next_offset=base, last_position=-1, last_crc=-1)
 
 
-def _still_there(segment: Segment, place: Place) -> bool:
-    if segment.size_bytes < place["position"]:
+def _still_there(segment: Segment, position: ReadPosition) -> bool:
+    if segment.size_bytes < position["position"]:
         return False
-    found: Any = next(walk(segment.path, place["last_position"], place["position"]), None)
+    found: Any = next(walk(segment.path, position["last_position"], position["position"]), None)
     return (
         isinstance(found, Batch)
         and found.crc_ok
-        and found.header.crc == place["last_crc"]
-        and found.header.next_offset == place["next_offset"]
+        and found.header.crc == position["last_crc"]
+        and found.header.next_offset == position["next_offset"]
     )

@@ -107,8 +107,8 @@ class KraftLogReader(_Reading, DataSourceReader):
 class KraftLogStreamReader(_Reading, DataSourceStreamReader):
     """Follows growing logs.
 
-    A stream offset is a `Place` per log. Snapshot files are not streamed, because a log's records
-    contain the same. A log that is missing for a while is continued later.
+    A stream offset is a `ReadPosition` per log. Snapshot files are not streamed, because a log's
+    records contain the same. A log that is missing for a while is continued later.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from audit.decoding.batches import Batch, Damage
-from audit.reading.following import LogChanged, Place, between, end_of
+from audit.reading.following import LogChanged, ReadPosition, between, end_of
 from audit.reading.logs import read_listing
 from audit.reading.segments import walk
 from testkit.records.metadata_logs import LogBuilder
@@ -21,7 +21,7 @@ class Growing:
         self.folder = folder
         self.builder = LogBuilder().begin()
         self.builder.topic()
-        self.place: Place | None = None
+        self.place: ReadPosition | None = None
         self.read: list[int] = []
 
     def write(self, *segments: int, torn: int = 0) -> None:
