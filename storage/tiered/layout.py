@@ -31,7 +31,7 @@ class Kind(Enum):
 _KINDS = {kind.value: kind for kind in Kind}
 
 
-class Place(NamedTuple):
+class ParsedKey(NamedTuple):
     """The parts of a key."""
 
     topic_id: TopicId
@@ -59,7 +59,7 @@ def keys_to_delete(segment: RemoteSegment) -> list[str]:
     return [object_key(segment, Kind.MANIFEST), *others]
 
 
-def parse_key(key: str) -> Place | None:
+def parse_key(key: str) -> ParsedKey | None:
     """Parse a key; None if it does not belong to a segment."""
     parts = key.split("/")
     if len(parts) != 3:
@@ -70,6 +70,6 @@ def parse_key(key: str) -> Place | None:
         return None
     try:
         topic_id = TopicId(uuid_from_text(topic_text))
-        return Place(topic_id, int(number), uuid_from_text(segment_text), _KINDS[kind])
+        return ParsedKey(topic_id, int(number), uuid_from_text(segment_text), _KINDS[kind])
     except ValueError:
         return None

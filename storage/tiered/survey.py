@@ -13,7 +13,7 @@ from storage.tiered.manifest import Manifest, ManifestBroken, ObjectSum, decode_
 from storage.tiered.segment_store import MANIFEST_BYTES_MAX
 from storage.tiered.states import SegmentState
 from storage.tiered.values import RemoteSegment, SegmentId, TierRecord
-from storage.tiered.verify import Fault, Finding, Survey, manifest_places, rebuilt
+from storage.tiered.verify import Fault, Finding, Survey, manifest_keys, rebuilt
 
 READ_BYTES: Final = 8 << 20
 
@@ -48,15 +48,15 @@ async def read_manifests(
 ) -> dict[SegmentId, Manifest | str]:
     """Read the manifests of a listing; unreadable ones map to the reason. Raises ObjectError."""
     found: dict[SegmentId, Manifest | str] = {}
-    for place, info in manifest_places(there):
+    for key, info in manifest_keys(there):
         if info.size_bytes > MANIFEST_BYTES_MAX:
-            found[place.segment_id] = f"{info.size_bytes} bytes"
+            found[key.segment_id] = f"{info.size_bytes} bytes"
             continue
         try:
             data = await whole(objects, info.key, info.size_bytes)
-            found[place.segment_id] = decode_manifest(data)
+            found[key.segment_id] = decode_manifest(data)
         except (ManifestBroken, ObjectCorrupt, ObjectNotFound) as error:
-            found[place.segment_id] = str(error)
+            found[key.segment_id] = str(error)
     return found
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from protocol.ids import TopicId
 from storage.objects import ObjectInfo
-from storage.tiered.layout import Kind, Place, object_key, parse_key
+from storage.tiered.layout import Kind, ParsedKey, object_key, parse_key
 from storage.tiered.manifest import REQUIRED, Manifest
 from storage.tiered.states import SegmentState
 from storage.tiered.values import RemoteSegment, SegmentId, SegmentUpdate, TierRecord
@@ -67,18 +67,18 @@ class Survey:
         sizes: dict[_Identity, dict[Kind, int]] = {}
         found: list[Finding] = []
         for info in self.objects:
-            place = parse_key(info.key)
-            if place is None:
+            key = parse_key(info.key)
+            if key is None:
                 found.append(Finding(Fault.FOREIGN, info.key))
                 continue
-            identity = (place.topic_id, place.partition, place.segment_id)
+            identity = (key.topic_id, key.partition, key.segment_id)
             segment = by_identity.get(identity)
             if segment is None:
                 found.append(Finding(Fault.DANGLING, info.key))
             elif segment.state is not SegmentState.COPY_FINISHED:
                 found.append(Finding(Fault.UNDER_WAY, info.key, segment.state.name))
             else:
-                sizes.setdefault(identity, {})[place.kind] = info.size_bytes
+                sizes.setdefault(identity, {})[key.kind] = info.size_bytes
         for identity, segment in by_identity.items():
             if segment.state is SegmentState.COPY_FINISHED:
                 manifest = self.manifests.get(segment.segment_id, "it was not read")
@@ -149,9 +149,7 @@ def rebuilt(
     return records
 
 
-def manifest_places(objects: Iterable[ObjectInfo]) -> list[tuple[Place, ObjectInfo]]:
+def manifest_keys(objects: Iterable[ObjectInfo]) -> list[tuple[ParsedKey, ObjectInfo]]:
     """Return the manifests in a listing."""
     found = [(parse_key(info.key), info) for info in objects]
-    return [
-        (place, info) for place, info in found if place is not None and place.kind is Kind.MANIFEST
-    ]
+    return [(key, info) for key, info in found if key is not None and key.kind is Kind.MANIFEST]
