@@ -72,7 +72,7 @@ SINCE: Final = {
     Special.EARLIEST_PENDING_UPLOAD: 11,
 }
 
-_Place: TypeAlias = tuple[str, int]
+_TopicPartition: TypeAlias = tuple[str, int]
 _Result = ListOffsetsResponse.ListOffsetsPartitionResponse
 _NOTHING: Final = (-1, -1, -1)
 
@@ -146,7 +146,7 @@ async def _across_tiers(
     broker: BrokerContext,
     version: int,
     request: ListOffsetsRequest,
-    in_tier: Mapping[_Place, _InTier],
+    in_tier: Mapping[_TopicPartition, _InTier],
 ) -> ListOffsetsResponse:
     """Search the tier first, for all partitions at once."""
     tier = broker.tier
@@ -154,7 +154,7 @@ async def _across_tiers(
     timeout_ms = request.timeout_ms
     if version < TIMEOUT_SINCE or timeout_ms <= 0:
         timeout_ms = tier.reader.list_offsets_timeout_ms
-    found: dict[_Place, _Across] = {}
+    found: dict[_TopicPartition, _Across] = {}
     for place, wanted in in_tier.items():
         finding = _find_across(tier.reader, broker.time_lookups, wanted.by_time)
         task = broker.supervisor.spawn(f"offset by time {place[0]}", finding, fatal=False)
@@ -192,9 +192,9 @@ async def _find_across(
         return remote
 
 
-def _in_tier(broker: BrokerContext, request: ListOffsetsRequest) -> dict[_Place, _InTier]:
+def _in_tier(broker: BrokerContext, request: ListOffsetsRequest) -> dict[_TopicPartition, _InTier]:
     """Return the lookups by time in logs whose beginning is only in the tier."""
-    found: dict[_Place, _InTier] = {}
+    found: dict[_TopicPartition, _InTier] = {}
     if broker.tier is None:
         return found
     for topic in request.topics:
@@ -234,7 +234,7 @@ def _answer(
     broker: BrokerContext,
     version: int,
     request: ListOffsetsRequest,
-    across: Mapping[_Place, _Across],
+    across: Mapping[_TopicPartition, _Across],
 ) -> _Response:
     """Answer every partition separately; yields the lookups that the caller must do."""
     named = Counter(
