@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from controller.configs.topic_settings import LOCAL_LOG_MS
 from controller.elections.cause import Cause
 from controller.elections.context import BrokerChange
-from controller.elections.triggers import BEGIN, Place, part_of_changes
+from controller.elections.triggers import BEGIN, ChangePosition, part_of_changes
 from controller.elections.upkeep import decide_rebalance
 from controller.topics.isr import decide_alter_partition
 from metalog.image.local_log import LocalLogTable
@@ -92,7 +92,7 @@ def _tables(made: Cluster) -> Iterator[PartitionChangeRecord]:
 def fence(made: Cluster) -> list[float]:
     """Return the ms of each step; check by the new leaders that all elections were decided."""
     change, view = BrokerChange(leaving=frozenset({1})), made.view()
-    since: Place | None = BEGIN
+    since: ChangePosition | None = BEGIN
     turns, decided = [], 0
     while since is not None:
         began = time.process_time()
@@ -109,7 +109,7 @@ def fence(made: Cluster) -> list[float]:
 def look(made: Cluster) -> list[float]:
     """Return the ms of each turn of the search for preferred leaders, all of which lead."""
     view = made.view()
-    since: Place | None = BEGIN
+    since: ChangePosition | None = BEGIN
     turns = []
     while since is not None:
         began = time.process_time()

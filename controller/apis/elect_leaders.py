@@ -31,7 +31,7 @@ from collections.abc import Iterable, Mapping
 from controller.elections.on_request import ElectionOutcome, ElectionType, decide_elect_leaders
 from controller.elections.recovery_questions import PartitionKey
 from controller.elections.recovery_requests import (
-    Outcome,
+    RecoveryOutcome,
     RecoveryPlan,
     RecoveryRequest,
     Waits,
@@ -108,7 +108,7 @@ async def _recover(
 
 async def _wait(
     controller: Controller, request: RecoveryRequest, connection: Connection
-) -> Mapping[PartitionKey, Outcome]:
+) -> Mapping[PartitionKey, RecoveryOutcome]:
     """Wait until the partitions of `request` are decided.
 
     If too many requests wait already, only the partitions that would have waited get that error.
@@ -123,7 +123,7 @@ async def _wait(
     except ApiError as error:
         if error.code is ErrorCode.NOT_CONTROLLER:
             raise
-        return dict.fromkeys(partitions, Outcome(error.code, error.text))
+        return dict.fromkeys(partitions, RecoveryOutcome(error.code, error.text))
 
 
 def _failed(version: int, request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:

@@ -109,7 +109,7 @@ def _message(name: str, index: int, explanation: Explanation) -> _Explained:
         last_known_elr=list(partition.last_known_elr),
         strategy=explanation.strategy.strategy.value,
         strategy_key=explanation.strategy.key,
-        strategy_place=explanation.strategy.place.value,
+        strategy_place=explanation.strategy.source.value,
         manager=explanation.managed,
         waits=None if waiting is None else waiting.waits.value,
         waits_for=[] if waiting is None else list(waiting.brokers),

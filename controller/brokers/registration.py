@@ -27,8 +27,8 @@ from controller.elections.context import BrokerChange
 from controller.elections.triggers import (
     BEGIN,
     CHANGES_PER_STEP,
+    ChangePosition,
     Part,
-    Place,
     part_of_changes,
 )
 from metalog.image.features import (
@@ -91,7 +91,7 @@ class HeartbeatReply:
 
 
 def decide_register_broker(
-    view: ControllerView, request: BrokerRegistrationRequest, since: Place = BEGIN
+    view: ControllerView, request: BrokerRegistrationRequest, since: ChangePosition = BEGIN
 ) -> Decision[int] | Step[int]:
     """Register a broker; the reply is its epoch.
 
@@ -165,7 +165,7 @@ def _leave_behind(
     view: ControllerView,
     request: BrokerRegistrationRequest,
     existing: BrokerImage | None,
-    since: Place,
+    since: ChangePosition,
 ) -> Part:
     """Change the partitions that a new broker process leaves: only the records on its disk count.
 
@@ -355,7 +355,10 @@ def check_broker_epoch(view: ControllerView, broker_id: int, epoch: int) -> Brok
 
 
 def decide_heartbeat(
-    view: ControllerView, request: BrokerHeartbeatRequest, since: Place = BEGIN, moved: bool = False
+    view: ControllerView,
+    request: BrokerHeartbeatRequest,
+    since: ChangePosition = BEGIN,
+    moved: bool = False,
 ) -> Decision[HeartbeatReply] | Step[HeartbeatReply]:
     """Move the broker to its next state, in steps if that changes many partitions.
 
@@ -385,7 +388,7 @@ def _lose_directories(
     view: ControllerView,
     request: BrokerHeartbeatRequest,
     reply: HeartbeatReply,
-    since: Place = BEGIN,
+    since: ChangePosition = BEGIN,
 ) -> Decision[HeartbeatReply] | Step[HeartbeatReply]:
     """Let the broker continue without the directories that it reports as failed (KIP-858).
 
@@ -414,7 +417,7 @@ def _lose_directories(
 
 
 def _leave_directories(
-    view: ControllerView, broker: BrokerImage, lost: frozenset[bytes], since: Place
+    view: ControllerView, broker: BrokerImage, lost: frozenset[bytes], since: ChangePosition
 ) -> Part:
     """Return changes by which the broker leaves its replicas in these directories."""
     if not lost:
@@ -499,7 +502,7 @@ def has_leaderships(view: ControllerView, broker_id: int) -> bool:
 
 
 def _records_for_state(
-    view: ControllerView, broker: BrokerImage, state: BrokerState, since: Place
+    view: ControllerView, broker: BrokerImage, state: BrokerState, since: ChangePosition
 ) -> _RecordsLeft:
     if state is BrokerState.UNFENCED:
         return _unfence(view, broker, since) if broker.fenced or since != BEGIN else _NOTHING
@@ -516,13 +519,15 @@ class _RecordsLeft(NamedTuple):
     """As `Part`, with the broker's own record."""
 
     records: tuple[MetadataRecord, ...]
-    left: Place | None
+    left: ChangePosition | None
 
 
 _NOTHING = _RecordsLeft((), None)
 
 
-def _fence(view: ControllerView, broker: BrokerImage, cause: Cause, since: Place) -> _RecordsLeft:
+def _fence(
+    view: ControllerView, broker: BrokerImage, cause: Cause, since: ChangePosition
+) -> _RecordsLeft:
     """Remove the broker from its ISRs and leaderships, then fence it."""
     part = part_of_changes(view, BrokerChange(leaving=frozenset({broker.id})), cause, since)
     if part.since is not None:
@@ -530,7 +535,7 @@ def _fence(view: ControllerView, broker: BrokerImage, cause: Cause, since: Place
     return _RecordsLeft((*part.records, _registration_change(broker, fenced=_FENCE)), None)
 
 
-def _unfence(view: ControllerView, broker: BrokerImage, since: Place) -> _RecordsLeft:
+def _unfence(view: ControllerView, broker: BrokerImage, since: ChangePosition) -> _RecordsLeft:
     """Unfence the broker, then let it lead leaderless partitions."""
     change = BrokerChange(joining=frozenset({broker.id}))
     part = part_of_changes(view, change, Cause.BROKER_UNFENCED, since)
@@ -539,7 +544,9 @@ def _unfence(view: ControllerView, broker: BrokerImage, since: Place) -> _Record
     return _RecordsLeft((_registration_change(broker, fenced=_UNFENCE), *part.records), part.since)
 
 
-def _begin_shutdown(view: ControllerView, broker: BrokerImage, since: Place) -> _RecordsLeft:
+def _begin_shutdown(
+    view: ControllerView, broker: BrokerImage, since: ChangePosition
+) -> _RecordsLeft:
     change = BrokerChange(leaving=frozenset({broker.id}))
     part = part_of_changes(view, change, Cause.CONTROLLED_SHUTDOWN, since)
     if broker.in_controlled_shutdown:
@@ -569,7 +576,7 @@ class Silent(NamedTuple):
     """
 
     causes: Mapping[tuple[int, int], Cause]
-    since: Place = BEGIN
+    since: ChangePosition = BEGIN
 
 
 def silent_brokers(view: ControllerView) -> Silent:
@@ -622,7 +629,7 @@ def silence(view: ControllerView, broker_id: int) -> Cause:
 
 
 def decide_unregister_broker(
-    view: ControllerView, broker_id: int, since: Place = BEGIN
+    view: ControllerView, broker_id: int, since: ChangePosition = BEGIN
 ) -> Decision[None] | Step[None]:
     """Remove a broker's registration, once it has left every ISR and ELR.
 

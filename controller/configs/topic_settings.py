@@ -51,7 +51,7 @@ class RecoveryStrategy(Enum):
     __hash__ = object.__hash__
 
 
-class Place(Enum):
+class ConfigSource(Enum):
     """The source of a value; completes "... of"."""
 
     TOPIC = "the topic"
@@ -61,11 +61,11 @@ class Place(Enum):
 
 
 class StrategyInForce(NamedTuple):
-    """A strategy, with the key and the place that set it."""
+    """A strategy, with the key and the source that set it."""
 
     strategy: RecoveryStrategy
     key: str
-    place: Place
+    source: ConfigSource
 
 
 _STRATEGY_BY_TEXT: Mapping[str, RecoveryStrategy] = {s.value: s for s in RecoveryStrategy}
@@ -79,8 +79,8 @@ def stored_configs(view: ControllerView, resource_type: int, name: str) -> Mappi
 
 def min_isr_of(view: ControllerView, topic_name: str) -> int:
     """Return the effective `min.insync.replicas` of the topic."""
-    places = chain(_topic_values(view, topic_name), _node_values(view))
-    return _first(places, MIN_ISR, _positive, view.settings.min_insync_replicas)
+    sources = chain(_topic_values(view, topic_name), _node_values(view))
+    return _first(sources, MIN_ISR, _positive, view.settings.min_insync_replicas)
 
 
 def recovery_strategy(view: ControllerView, topic_name: str) -> RecoveryStrategy:
@@ -89,25 +89,25 @@ def recovery_strategy(view: ControllerView, topic_name: str) -> RecoveryStrategy
 
 
 def strategy_in_force(view: ControllerView, topic_name: str) -> StrategyInForce:
-    """Return the effective strategy of a topic, with its key and place.
+    """Return the effective strategy of a topic, with its key and source.
 
-    The topic's own values take precedence over those for all topics. In each place
+    The topic's own values take precedence over those for all topics. In each source
     `unclean.recovery.strategy` takes precedence over `unclean.leader.election.enable`, the older
     name for Aggressive (true) and Balanced (false).
     """
     settings = view.settings
     own = list(_topic_values(view, topic_name))
-    for places in (own, list(_node_values(view))):
+    for sources in (own, list(_node_values(view))):
         for key, parse in ((RECOVERY_STRATEGY, _strategy), (UNCLEAN_ELECTION, _by_flag)):
-            for place, values in places:
+            for source, values in sources:
                 strategy = parse(values[key]) if key in values else None
                 if strategy is not None:
-                    return StrategyInForce(strategy, key, place)
+                    return StrategyInForce(strategy, key, source)
             given = settings.recovery_strategy if key == RECOVERY_STRATEGY else None
-            if places is not own and given is not None:
-                return StrategyInForce(RecoveryStrategy(given), key, Place.STATIC)
+            if sources is not own and given is not None:
+                return StrategyInForce(RecoveryStrategy(given), key, ConfigSource.STATIC)
     flag = RecoveryStrategy.AGGRESSIVE if settings.unclean_election else RecoveryStrategy.BALANCED
-    return StrategyInForce(flag, UNCLEAN_ELECTION, Place.STATIC)
+    return StrategyInForce(flag, UNCLEAN_ELECTION, ConfigSource.STATIC)
 
 
 def recovery_manager_enabled(view: ControllerView) -> bool:
@@ -123,16 +123,16 @@ def recovery_timeout_ms(view: ControllerView) -> int:
 def local_log_thresholds(view: ControllerView, topic_name: str) -> LocalLogThresholds:
     """Return the topic's effective `leader.election.eligible.local.log.ms` and `.bytes`."""
     config = view.settings.config
-    places = [*_topic_values(view, topic_name), *_node_values(view)]
+    sources = [*_topic_values(view, topic_name), *_node_values(view)]
     return LocalLogThresholds(
         _first(
-            places,
+            sources,
             LOCAL_LOG_MS,
             _whole,
             config[keys_replication.LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_MS],
         ),
         _first(
-            places,
+            sources,
             LOCAL_LOG_BYTES,
             _whole,
             config[keys_replication.LEADER_ELECTION_ELIGIBLE_LOCAL_LOG_BYTES],
@@ -141,13 +141,13 @@ def local_log_thresholds(view: ControllerView, topic_name: str) -> LocalLogThres
 
 
 def _first(
-    places: Iterable[tuple[Place, Mapping[str, str]]],
+    sources: Iterable[tuple[ConfigSource, Mapping[str, str]]],
     key: str,
     parse: Callable[[str], T | None],
     static: T,
 ) -> T:
     """Return the first value that parses, else `static`."""
-    for _, values in places:
+    for _, values in sources:
         value = parse(values[key]) if key in values else None
         if value is not None:
             return value
@@ -156,14 +156,14 @@ def _first(
 
 def _topic_values(
     view: ControllerView, topic_name: str
-) -> Iterator[tuple[Place, Mapping[str, str]]]:
-    yield Place.TOPIC, stored_configs(view, ConfigResourceType.TOPIC, topic_name)
+) -> Iterator[tuple[ConfigSource, Mapping[str, str]]]:
+    yield ConfigSource.TOPIC, stored_configs(view, ConfigResourceType.TOPIC, topic_name)
 
 
-def _node_values(view: ControllerView) -> Iterator[tuple[Place, Mapping[str, str]]]:
+def _node_values(view: ControllerView) -> Iterator[tuple[ConfigSource, Mapping[str, str]]]:
     own = str(view.settings.node_id)
-    yield Place.NODE, stored_configs(view, ConfigResourceType.BROKER, own)
-    yield Place.CLUSTER, stored_configs(view, ConfigResourceType.BROKER, CLUSTER_DEFAULT)
+    yield ConfigSource.NODE, stored_configs(view, ConfigResourceType.BROKER, own)
+    yield ConfigSource.CLUSTER, stored_configs(view, ConfigResourceType.BROKER, CLUSTER_DEFAULT)
 
 
 def _strategy(text: str) -> RecoveryStrategy | None:

@@ -39,7 +39,7 @@ class EligibleSets(NamedTuple):
     last_known: tuple[int, ...] = ()
 
 
-class Outcome(NamedTuple):
+class StateAfterChange(NamedTuple):
     """The state of a partition after a change, including its election."""
 
     replicas: tuple[int, ...]
@@ -74,7 +74,7 @@ def standing_elr(
 
 def eligible_sets(
     before: PartitionImage,
-    after: Outcome,
+    after: StateAfterChange,
     *,
     min_isr: int,
     unclean_shutdown: frozenset[int],
@@ -104,7 +104,7 @@ def _former(before: PartitionImage) -> tuple[int, ...]:
 
 
 def _last_known(
-    before: PartitionImage, after: Outcome, elr: tuple[int, ...], mode: LastKnownMode
+    before: PartitionImage, after: StateAfterChange, elr: tuple[int, ...], mode: LastKnownMode
 ) -> tuple[int, ...]:
     known = before.last_known_elr
     if mode is LastKnownMode.WHOLE_SET:
@@ -122,7 +122,7 @@ def _last_known(
     return known or tuple(r for r in _last_member(before, after) if r in after.replicas)
 
 
-def _last_member(before: PartitionImage, after: Outcome) -> tuple[int, ...]:
+def _last_member(before: PartitionImage, after: StateAfterChange) -> tuple[int, ...]:
     """Return the last member of the ISR of a leaderless partition, if the ISR becomes empty.
 
     Brokers that end together leave one by one, and get no leadership in the meantime. So a

@@ -45,7 +45,7 @@ from controller.elections.eligibility import (
 from controller.elections.elr import (
     NOBODY_ELSE,
     LastKnownMode,
-    Outcome,
+    StateAfterChange,
     effective_min_isr,
     eligible_sets,
     standing_elr,
@@ -339,7 +339,7 @@ def _apply_election(
         return
     draft.elr, draft.last_known_elr = eligible_sets(
         before,
-        Outcome(draft.replicas, draft.isr, draft.leader, elected.unclean),
+        StateAfterChange(draft.replicas, draft.isr, draft.leader, elected.unclean),
         min_isr=safety.min_isr,
         unclean_shutdown=draft.doubted,
         mode=safety.last_known_mode,

@@ -77,7 +77,7 @@ from controller.elections.recovery_events import (
 from controller.elections.recovery_examination import Examiner
 from controller.elections.recovery_operators import WaitingRequests
 from controller.elections.recovery_questions import PartitionKey, Question, Questions
-from controller.elections.recovery_requests import Outcome, RecoveryRequest
+from controller.elections.recovery_requests import RecoveryOutcome, RecoveryRequest
 from controller.elections.recovery_rules import WaitsFor
 from controller.elections.recovery_timers import Grace, Timers
 from controller.elections.recovery_waiting import NO_VERDICTS, Leaderless, Waiting, WaitingList
@@ -102,8 +102,8 @@ from runtime.marks import mark
 
 LOOKS_PER_TURN: Final = 150
 """Partitions examined in one step: about 5 ms if each has an election, including the append."""
-LED: Final = Outcome(ErrorCode.NONE)
-DELETED: Final = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+LED: Final = RecoveryOutcome(ErrorCode.NONE)
+DELETED: Final = RecoveryOutcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 _log = get_logger("controller")
 
@@ -275,7 +275,7 @@ class UncleanRecovery:
         for request in expired:
             for key in request.waiting:
                 excuse = self._excuse(key, request.strategy)
-                request.outcomes[key] = Outcome(ErrorCode.REQUEST_TIMED_OUT, excuse)
+                request.outcomes[key] = RecoveryOutcome(ErrorCode.REQUEST_TIMED_OUT, excuse)
             self._waiting.queue(self._requests.remove(request))
             request.waiting.clear()
         return expired
@@ -448,7 +448,7 @@ class UncleanRecovery:
             self._questions.want(broker_id, key)
         state.queried = wanted
 
-    def _close(self, key: PartitionKey, outcome: Outcome, *, by_log: bool = False) -> None:
+    def _close(self, key: PartitionKey, outcome: RecoveryOutcome, *, by_log: bool = False) -> None:
         """Remove a partition that has a leader or was deleted."""
         state = self._waiting.remove(key)
         if state is None:

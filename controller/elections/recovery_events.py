@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from controller.decision import ControllerView
 from controller.elections.recovery_questions import PartitionKey, Question
-from controller.elections.recovery_requests import Outcome, RecoveryRequest
+from controller.elections.recovery_requests import RecoveryOutcome, RecoveryRequest
 from protocol.messages.get_replica_log_info import GetReplicaLogInfoResponse
 from protocol.metadata import PartitionChangeRecord
 from protocol.schema import MetadataRecord
@@ -23,7 +23,7 @@ class Decided(NamedTuple):
 
     request: RecoveryRequest
     partition: PartitionKey
-    outcome: Outcome
+    outcome: RecoveryOutcome
 
 
 class Activated(NamedTuple):

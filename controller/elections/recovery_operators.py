@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from controller.elections.recovery_events import Decided
 from controller.elections.recovery_questions import PartitionKey
-from controller.elections.recovery_requests import Outcome, RecoveryRequest
+from controller.elections.recovery_requests import RecoveryOutcome, RecoveryRequest
 
 
 class WaitingRequests:
@@ -53,7 +53,7 @@ class WaitingRequests:
         """Return the requests that wait for a decision about the partition."""
         return self._by_partition.get(key, ())
 
-    def decide(self, key: PartitionKey, outcome: Outcome) -> None:
+    def decide(self, key: PartitionKey, outcome: RecoveryOutcome) -> None:
         """Note the outcome of a partition for all requests that wait for it."""
         for request in self._by_partition.pop(key, ()):
             self._decided.append(Decided(request, key, outcome))

@@ -34,7 +34,7 @@ STRATEGY_OF: Final = {
 }
 
 
-class Outcome(NamedTuple):
+class RecoveryOutcome(NamedTuple):
     """The result for one partition."""
 
     error: ErrorCode
@@ -56,7 +56,7 @@ class RecoveryRequest:
         self.strategy = strategy
         self.deadline_ms = deadline_ms
         self.waiting = dict.fromkeys(partitions)
-        self.outcomes: dict[PartitionKey, Outcome] = {}
+        self.outcomes: dict[PartitionKey, RecoveryOutcome] = {}
 
 
 class Waits(NamedTuple):

@@ -29,28 +29,28 @@ CHANGES_PER_STEP: Final = 250
 """Partitions that change before other operations have their turn: 3 ms, including the append."""
 
 
-class Place(NamedTuple):
+class ChangePosition(NamedTuple):
     """A partition in the order of changes: topics by name, then by index."""
 
     topic: str = ""
     partition: int = 0
 
 
-BEGIN: Final = Place()
+BEGIN: Final = ChangePosition()
 
 
 class Part(NamedTuple):
-    """Some of the changes, and the place of the next one; None after the last."""
+    """Some of the changes, and the position of the next one; None after the last."""
 
     records: tuple[PartitionChangeRecord, ...] = ()
-    since: Place | None = None
+    since: ChangePosition | None = None
 
 
 def part_of_changes(
     view: ControllerView,
     change: BrokerChange,
     cause: Cause,
-    since: Place = BEGIN,
+    since: ChangePosition = BEGIN,
     changes_max: int = CHANGES_PER_STEP,
 ) -> Part:
     """Return at most `changes_max` of the changes that follow from `change`.
@@ -64,7 +64,7 @@ def part_of_changes(
         if len(records) == changes_max:
             last = records[-1]
             name = view.image.topics.by_id[last.topic_id].name
-            return Part(records, Place(name, last.partition_id + 1))
+            return Part(records, ChangePosition(name, last.partition_id + 1))
     return Part(records)
 
 
@@ -73,8 +73,8 @@ def records_for_change(
     change: BrokerChange,
     cause: Cause,
     *,
-    since: Place = BEGIN,
-    touch_since: Place = BEGIN,
+    since: ChangePosition = BEGIN,
+    touch_since: ChangePosition = BEGIN,
 ) -> Iterator[PartitionChangeRecord]:
     """Yield the partition changes that follow from `change`, by topic name and index, from `since`
     on.
@@ -101,7 +101,7 @@ def records_for_change(
 
 
 def partitions_since(
-    view: ControllerView, since: Place = BEGIN
+    view: ControllerView, since: ChangePosition = BEGIN
 ) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
     """Yield all partitions, by topic name and index, from `since` on."""
     by_name = view.image.topics.by_name

@@ -18,7 +18,7 @@ from controller.elections.context import ElectionContext
 from controller.elections.election import Wish
 from controller.elections.eligibility import is_eligible
 from controller.elections.partition_change import last_known_candidate
-from controller.elections.triggers import BEGIN, Place, partitions_since
+from controller.elections.triggers import BEGIN, ChangePosition, partitions_since
 from metalog.image.values import NO_LEADER, PartitionImage, TopicImage
 from protocol.schema import MetadataRecord
 
@@ -44,7 +44,9 @@ class Rebalance:
         return Decision(decision.records, decision.reply is not None)
 
 
-def decide_rebalance(view: ControllerView, since: Place = BEGIN) -> Decision[Place | None]:
+def decide_rebalance(
+    view: ControllerView, since: ChangePosition = BEGIN
+) -> Decision[ChangePosition | None]:
     """Elect preferred leaders that could lead and do not, from `since` on.
 
     The reply is the place to continue from, None at the end.
@@ -59,7 +61,7 @@ def decide_rebalance(view: ControllerView, since: Place = BEGIN) -> Decision[Pla
             if len(records) == PREFERRED_PER_TURN:
                 break
     following = next(partitions, None)
-    where = None if following is None else Place(following[0].name, following[1])
+    where = None if following is None else ChangePosition(following[0].name, following[1])
     return Decision(tuple(records), where)
 
 

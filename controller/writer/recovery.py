@@ -33,7 +33,7 @@ from controller.elections.recovery_events import (
     Withdrawn,
 )
 from controller.elections.recovery_questions import PartitionKey, Question
-from controller.elections.recovery_requests import Outcome, RecoveryRequest
+from controller.elections.recovery_requests import RecoveryOutcome, RecoveryRequest
 from controller.elections.recovery_waiting import Waiting
 from controller.settings import ControllerSettings
 from controller.writer.activities import MakeView
@@ -93,7 +93,9 @@ class Recovery:
         self._misses: dict[int, int] = {}
         """Consecutive number of requests without an answer, by broker."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiters: dict[RecoveryRequest, asyncio.Future[Mapping[PartitionKey, Outcome]]] = {}
+        self._waiters: dict[
+            RecoveryRequest, asyncio.Future[Mapping[PartitionKey, RecoveryOutcome]]
+        ] = {}
 
     # --- the activity -------------------------------------------------------------------------
 
@@ -144,7 +146,7 @@ class Recovery:
 
     # --- operators ----------------------------------------------------------------------------
 
-    async def wait(self, request: RecoveryRequest) -> Mapping[PartitionKey, Outcome]:
+    async def wait(self, request: RecoveryRequest) -> Mapping[PartitionKey, RecoveryOutcome]:
         """Wait for the outcomes of all partitions of a request.
 
         It returns once they are committed or the request has timed out. Partitions without a
@@ -164,7 +166,7 @@ class Recovery:
                 ErrorCode.POLICY_VIOLATION,
                 f"limit of {REQUESTS_MAX} waiting election requests reached",
             )
-        future: asyncio.Future[Mapping[PartitionKey, Outcome]]
+        future: asyncio.Future[Mapping[PartitionKey, RecoveryOutcome]]
         future = asyncio.get_running_loop().create_future()
         self._waiters[request] = future
         self._step_now(Requested(request))

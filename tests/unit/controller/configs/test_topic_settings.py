@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.configs.topic_settings import (
-    Place,
+    ConfigSource,
     RecoveryStrategy,
     recovery_manager_enabled,
     recovery_timeout_ms,
@@ -36,32 +36,32 @@ def configure(cluster: Cluster, resource: str, key: str, value: str | None) -> N
 
 def test_recovery_strategy_defaults_to_balanced() -> None:
     found = strategy_in_force(Cluster().view(), "t")
-    assert found == (BALANCED, FLAG, Place.STATIC)
+    assert found == (BALANCED, FLAG, ConfigSource.STATIC)
 
 
 def test_recovery_strategy_precedence_of_settings() -> None:
     """Each value added takes precedence over all before it."""
     cluster = Cluster(unclean_leader_election_enable="true")
-    assert strategy_in_force(cluster.view(), "t") == (AGGRESSIVE, FLAG, Place.STATIC)
+    assert strategy_in_force(cluster.view(), "t") == (AGGRESSIVE, FLAG, ConfigSource.STATIC)
     for resource, key, value, expected in (
-        ("cluster", FLAG, "false", (BALANCED, FLAG, Place.CLUSTER)),
-        ("node", FLAG, "true", (AGGRESSIVE, FLAG, Place.NODE)),
-        ("cluster", STRATEGY, "None", (NONE, STRATEGY, Place.CLUSTER)),
-        ("node", STRATEGY, "Balanced", (BALANCED, STRATEGY, Place.NODE)),
-        ("t", FLAG, "true", (AGGRESSIVE, FLAG, Place.TOPIC)),
-        ("t", STRATEGY, "None", (NONE, STRATEGY, Place.TOPIC)),
+        ("cluster", FLAG, "false", (BALANCED, FLAG, ConfigSource.CLUSTER)),
+        ("node", FLAG, "true", (AGGRESSIVE, FLAG, ConfigSource.NODE)),
+        ("cluster", STRATEGY, "None", (NONE, STRATEGY, ConfigSource.CLUSTER)),
+        ("node", STRATEGY, "Balanced", (BALANCED, STRATEGY, ConfigSource.NODE)),
+        ("t", FLAG, "true", (AGGRESSIVE, FLAG, ConfigSource.TOPIC)),
+        ("t", STRATEGY, "None", (NONE, STRATEGY, ConfigSource.TOPIC)),
     ):
         configure(cluster, resource, key, value)
         assert strategy_in_force(cluster.view(), "t") == expected, (resource, key)
     configure(cluster, "t", STRATEGY, None)
-    assert strategy_in_force(cluster.view(), "t") == (AGGRESSIVE, FLAG, Place.TOPIC)
+    assert strategy_in_force(cluster.view(), "t") == (AGGRESSIVE, FLAG, ConfigSource.TOPIC)
 
 
 def test_a_static_strategy_counts_where_it_is_given() -> None:
     cluster = Cluster(unclean_recovery_strategy="Balanced", unclean_leader_election_enable="true")
-    assert strategy_in_force(cluster.view(), "t") == (BALANCED, STRATEGY, Place.STATIC)
+    assert strategy_in_force(cluster.view(), "t") == (BALANCED, STRATEGY, ConfigSource.STATIC)
     configure(cluster, "cluster", FLAG, "true")
-    assert strategy_in_force(cluster.view(), "t") == (BALANCED, STRATEGY, Place.STATIC)
+    assert strategy_in_force(cluster.view(), "t") == (BALANCED, STRATEGY, ConfigSource.STATIC)
     configure(cluster, "cluster", STRATEGY, "Aggressive")
     assert strategy_in_force(cluster.view(), "t").strategy is AGGRESSIVE
 
@@ -71,7 +71,7 @@ def test_a_value_that_does_not_parse_counts_as_not_set(value: str) -> None:
     cluster = Cluster()
     configure(cluster, "t", FLAG, "true")
     configure(cluster, "t", STRATEGY, value)
-    assert strategy_in_force(cluster.view(), "t") == (AGGRESSIVE, FLAG, Place.TOPIC)
+    assert strategy_in_force(cluster.view(), "t") == (AGGRESSIVE, FLAG, ConfigSource.TOPIC)
 
 
 def test_manager_and_timeout_are_the_clusters() -> None:

@@ -10,7 +10,7 @@ import pytest
 from controller.elections.elr import (
     EligibleSets,
     LastKnownMode,
-    Outcome,
+    StateAfterChange,
     effective_min_isr,
     eligible_sets,
     standing_elr,
@@ -58,7 +58,7 @@ def test_p9_and_the_sentences_of_the_proposal_in_all_small_cases(mode: LastKnown
         before = partition(isr=isr, elr=elr, last_known=known, leader=isr[0] if isr else NO_LEADER)
         for min_isr, unclean in itertools.product((1, 2, 3), (False, True)):
             leader = target[0] if target else NO_LEADER
-            after = Outcome(REPLICAS, target, leader, unclean and leader != NO_LEADER)
+            after = StateAfterChange(REPLICAS, target, leader, unclean and leader != NO_LEADER)
             now = eligible_sets(
                 before, after, min_isr=min_isr, unclean_shutdown=frozenset(lost), mode=mode
             )
@@ -84,7 +84,7 @@ def test_an_election_that_reaches_min_isr_leaves_no_elr() -> None:
     assert standing_elr(before, REPLICAS, (), min_isr=1, unclean_shutdown=NONE) == (3, 2)
     now = eligible_sets(
         before,
-        Outcome(REPLICAS, (2,), 2, unclean=False),
+        StateAfterChange(REPLICAS, (2,), 2, unclean=False),
         min_isr=1,
         unclean_shutdown=NONE,
         mode=LastKnownMode.LAST_LEADER,
@@ -104,7 +104,7 @@ def test_eligible_sets_exclude_brokers_that_are_no_longer_replicas(mode: LastKno
     before = partition(isr=(1,), elr=(2,), last_known=(3, 4), leader=1, replicas=(1, 2, 3, 4))
     now = eligible_sets(
         before,
-        Outcome((3, 5), (), NO_LEADER, unclean=False),
+        StateAfterChange((3, 5), (), NO_LEADER, unclean=False),
         min_isr=2,
         unclean_shutdown=NONE,
         mode=mode,
@@ -117,7 +117,7 @@ def test_the_leader_that_was_lost_is_noted_only_if_it_is_a_replica() -> None:
     for replicas, expected in (((1, 2), (1,)), ((2, 3), ())):
         now = eligible_sets(
             before,
-            Outcome(replicas, (), NO_LEADER, unclean=False),
+            StateAfterChange(replicas, (), NO_LEADER, unclean=False),
             min_isr=2,
             unclean_shutdown=frozenset({1}),
             mode=LastKnownMode.LAST_LEADER,
@@ -130,7 +130,7 @@ def test_last_known_leader_without_a_leader_is_the_last_isr_member() -> None:
     for isr, expected in (((), (2,)), ((2,), ())):
         now = eligible_sets(
             before,
-            Outcome(REPLICAS, isr, NO_LEADER, unclean=False),
+            StateAfterChange(REPLICAS, isr, NO_LEADER, unclean=False),
             min_isr=2,
             unclean_shutdown=NONE,
             mode=LastKnownMode.LAST_LEADER,

@@ -96,7 +96,7 @@ def test_explanation_omits_the_answer_of_an_unregistered_broker(cluster: Cluster
 def test_explanation_names_the_source_of_the_recovery_strategy(cluster: Cluster) -> None:
     def told() -> tuple[str, str, str]:
         strategy = explain(cluster).strategy
-        return strategy.strategy.value, strategy.key, strategy.place.value
+        return strategy.strategy.value, strategy.key, strategy.source.value
 
     flag, key = "unclean.leader.election.enable", "unclean.recovery.strategy"
     assert told() == ("Balanced", flag, "this controller's properties file or the default")

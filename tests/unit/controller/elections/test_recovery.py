@@ -26,7 +26,7 @@ from controller.elections.recovery_events import (
     Withdrawn,
 )
 from controller.elections.recovery_questions import PAUSE_MAX_MS, Question
-from controller.elections.recovery_requests import Outcome, RecoveryRequest
+from controller.elections.recovery_requests import RecoveryOutcome, RecoveryRequest
 from controller.elections.recovery_rules import Standing, Verdict, WaitsFor, judge
 from controller.elections.recovery_timers import TOGETHER_MS
 from metalog.image.values import NO_LEADER, ElectedAs, LeaderRecoveryState
@@ -471,7 +471,7 @@ def test_a_topic_that_is_made_again_is_another_one() -> None:
     w.turns()
     assert w.key() != before
     assert w.answered == [request]
-    assert request.outcomes == {before: Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+    assert request.outcomes == {before: RecoveryOutcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
     leader = w.leader
     assert leader != NO_LEADER
     for question in questions.values():
@@ -567,7 +567,7 @@ def test_an_operator_gets_the_longest_log_whatever_is_configured(manager: str) -
     assert w.leader == 3
     assert w.written[0].election_cause == "operator-request"
     assert set(w.answered) == {balanced, aggressive}
-    assert aggressive.outcomes == {w.key(): Outcome(ErrorCode.NONE)}
+    assert aggressive.outcomes == {w.key(): RecoveryOutcome(ErrorCode.NONE)}
 
 
 def test_a_request_whose_time_is_over_elects_nothing_later() -> None:
@@ -639,7 +639,7 @@ def test_recovery_request_reports_an_election_once_it_is_committed() -> None:
     w.wait(1000)
     assert w.answered == [request]
     told = {index: outcome for (_, index), outcome in request.outcomes.items()}
-    assert told[first.partition[1]] == Outcome(ErrorCode.NONE)
+    assert told[first.partition[1]] == RecoveryOutcome(ErrorCode.NONE)
     late = told[1 - first.partition[1]]
     assert late.error is ErrorCode.REQUEST_TIMED_OUT
     assert late.message == "it was decided, but not committed in time: it may be later"
