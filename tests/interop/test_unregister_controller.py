@@ -3,42 +3,39 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from testkit.audits import elections_of
-from testkit.kafka.jars import ORACLE, kafka_libs
+from testkit.kafka.jars import kafka_libs
 from testkit.kafka.nodes import run_kafka_tool
 from testkit.processes.quorum_cluster import HOST, NodeProcess, ProcessCluster
 from testkit.processes.waiting import until
+from tests.interop import documented
 
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.rest,
     pytest.mark.skipif(
-        kafka_libs(ORACLE) is None,
+        kafka_libs() is None,
         reason="no Java or Maven to get Kafka's jars with (docs/gaps.md)",
     ),
 ]
 
 CLUSTER_TOOL = "org.apache.kafka.tools.ClusterTool"
+SECTION = "Feature levels and Kafka 4.4"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
 
-def oracle(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_kafka_tool(*arguments, version=ORACLE)
-
-
 def unregister(controller: int, *way: str) -> str:
-    done = oracle(CLUSTER_TOOL, "unregister-controller", *way, "--id", str(controller))
+    done = run_kafka_tool(CLUSTER_TOOL, "unregister-controller", *way, "--id", str(controller))
     return done.stdout + done.stderr
 
 
 def dumped(node: NodeProcess) -> str:
     log = node.data / "__cluster_metadata-0/00000000000000000000.log"
-    done = oracle(DUMP, "--cluster-metadata-decoder", "--files", str(log))
+    done = run_kafka_tool(DUMP, "--cluster-metadata-decoder", "--files", str(log))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -72,7 +69,9 @@ def test_tools_of_the_oracle_unregister_our_controllers(tmp_path: Path) -> None:
             # An observer or broker is no registered controller either.
             assert "ControllerIdNotRegisteredException" in unregister(4, *way)
         gone = f"Controller {departed.id} is no longer registered."
-        assert gone in unregister(departed.id, *by_broker)
+        (written,) = [c for c in documented.commands(SECTION) if "unregister" in c]
+        command = written.replace("--id 3", f"--id {departed.id}")
+        assert gone in documented.run(command, cluster.bootstrap).stdout
         assert "ControllerIdNotRegisteredException" in unregister(departed.id, *by_controller)
         assert f"Controller {running.id} is no longer" in unregister(running.id, *by_controller)
 
