@@ -1,7 +1,7 @@
 """The configuration engine: Kafka's keys with their types, defaults, rules and sources.
 
 Pure: text in, typed values or a ConfigError out. The tables (`keys_*.py`) describe the keys of
-Kafka 4.3.1; tests compare them with Kafka's own if it is available.
+Kafka 4.4.0; tests compare them with Kafka's own if it is available.
 """
 
 from __future__ import annotations
