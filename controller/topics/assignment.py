@@ -51,13 +51,19 @@ def check_replica_list(view: ControllerView, broker_ids: Sequence[int]) -> None:
 
 
 def _list_problem(view: ControllerView, broker_ids: Sequence[int]) -> str | None:
+    brokers = view.image.cluster.brokers
     if not broker_ids:
         return "the assignment contains an empty replica list"
     if len(set(broker_ids)) != len(broker_ids):
         return f"the assignment contains a broker twice: {list(broker_ids)}"
-    unknown = [b for b in broker_ids if b not in view.image.cluster.brokers]
+    unknown = [b for b in broker_ids if b not in brokers]
     if unknown:
         return f"the assignment contains broker {unknown[0]}, which is not registered"
+    cordoned = [b for b in broker_ids if _is_cordoned(brokers[b])]
+    if cordoned:
+        return (
+            f"the assignment contains broker {cordoned[0]}, whose log directories are all cordoned"
+        )
     return None
 
 

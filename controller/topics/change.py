@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from controller.decision import (
-    RECORDS_PER_OPERATION_MAX,
     ControllerView,
     Decision,
     check_record_count,
@@ -130,10 +129,13 @@ def decide_create_partitions(
     """Add partitions to topics; each succeeds or fails independently. Partitions are charged.
 
     Raises:
-        ApiError: POLICY_VIOLATION, the request as a whole adds too many.
+        ApiError: POLICY_VIOLATION, more than 10,000 partitions in total. As in Kafka 4.4, this is
+            checked before the assignments.
     """
     counts = Counter(topic.name for topic in request.topics)
-    _check_added(view, [topic for topic in request.topics if counts[topic.name] == 1])
+    check_record_count(
+        sum(_additional(view, topic) for topic in request.topics if counts[topic.name] == 1)
+    )
     rng = view.fresh_rng()
     records: list[MetadataRecord] = []
     outcomes: dict[str, PartitionsOutcome] = {}
@@ -155,20 +157,10 @@ def decide_create_partitions(
     return Decision(() if request.validate_only else tuple(records), reply)
 
 
-def _check_added(view: ControllerView, wanted: Sequence[PartitionsTopic]) -> None:
-    """Refuse a huge request before any assignment is examined, as Kafka 4.4 does.
-
-    Topics that do not exist, or do not grow, do not count.
-    """
-    by_name = view.image.topics.by_name
-    known = [(topic, by_name[topic.name]) for topic in wanted if topic.name in by_name]
-    added = sum(max(topic.count - len(image.partitions), 0) for topic, image in known)
-    if added > RECORDS_PER_OPERATION_MAX:
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION,
-            f"the request adds {added} partitions; at most "
-            f"{RECORDS_PER_OPERATION_MAX} are allowed in one request",
-        )
+def _additional(view: ControllerView, wanted: PartitionsTopic) -> int:
+    """Return the number of partitions that the request adds to this topic."""
+    topic = view.image.topics.by_name.get(wanted.name)
+    return 0 if topic is None else max(wanted.count - len(topic.partitions), 0)
 
 
 def _add_partitions(

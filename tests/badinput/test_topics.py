@@ -294,8 +294,10 @@ def test_b36_a_cursor_that_cannot_be(target: Target, cursor: tuple[str, int]) ->
         (-1, None, E.INVALID_PARTITIONS),
         (1, None, E.INVALID_PARTITIONS),
         (2, [], E.INVALID_REPLICA_ASSIGNMENT),
-        (2**31 - 1, None, E.POLICY_VIOLATION),
+        (10_001, [], E.INVALID_REPLICA_ASSIGNMENT),
+        (10_002, [], E.POLICY_VIOLATION),
         (2**31 - 1, [], E.POLICY_VIOLATION),
+        (2**31 - 1, None, E.POLICY_VIOLATION),
     ],
 )
 def test_b36_partition_counts_of_an_existing_topic(

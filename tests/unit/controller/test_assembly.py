@@ -8,7 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from immutables import Map
+
 from controller.assembly import ControllerServer
+from metalog.image.features import METADATA_VERSION
 from metalog.loader import MetadataLoader
 from metalog.quorum.config import QuorumConfig
 from metalog.quorum.node import QuorumNode
@@ -287,6 +290,21 @@ async def test_describe_cluster_knows_controllers_only(role: Role) -> None:
         assert response.error_code == code
     assert (response.cluster_id, response.controller_id) == (CLUSTER_ID, 100)
     assert [b.broker_id for b in response.brokers] == [100]
+
+
+@role_test
+async def test_describe_cluster_needs_a_level_with_registrations_of_controllers(
+    role: Role,
+) -> None:
+    """Kafka 4.4 refuses it first: below level 15, and before any level is final."""
+    log_image = role.server.controller._log_image
+    for level in (None, 14):
+        features = Map() if level is None else Map({METADATA_VERSION: level})
+        log_image._replayer.image = log_image.committed._replace(features=features)
+        for endpoint_type in (1, 2):
+            response = await role.ask(DescribeClusterRequest(endpoint_type=endpoint_type))
+            assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+            assert not response.brokers
 
 
 def envelope(request: Request[Any], version: int, *, address: bytes = bytes(4)) -> EnvelopeRequest:

@@ -12,7 +12,7 @@ from controller.topics.change import (
 from metalog.image.values import ConfigResourceType
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest
-from testkit.memory.controller import Cluster
+from testkit.memory.controller import Cluster, directory
 
 Topic = CreatePartitionsRequest.CreatePartitionsTopic
 Assignment = CreatePartitionsRequest.CreatePartitionsAssignment
@@ -163,28 +163,45 @@ class TestMorePartitions:
         wanted = Topic(name="a", count=4, assignments=None)
         assert add(cluster, wanted, wanted) == [ErrorCode.INVALID_REQUEST]
 
+    @pytest.mark.parametrize("assignments", [None, []])
     @pytest.mark.parametrize(
-        "topics",
-        [
-            [Topic(name="a", count=10_003, assignments=None)],
-            [Topic(name="a", count=2**31 - 1, assignments=[])],
-            [Topic(name=name, count=5_002, assignments=[]) for name in "ab"],
-        ],
-        ids=["one over", "before its assignment is checked", "all topics together"],
+        "counts", [(10_003, 3), (2**31 - 1, 3), (6_000, 6_000), (2**31 - 1, 2**31 - 1)]
     )
-    def test_request_that_adds_over_10000_is_refused_as_a_whole(
-        self, cluster: Cluster, topics: list[CreatePartitionsRequest.CreatePartitionsTopic]
+    def test_more_partitions_than_one_operation_may_add_refuse_every_topic(
+        self,
+        cluster: Cluster,
+        counts: tuple[int, int],
+        assignments: list[Assignment] | None,
     ) -> None:
-        """Kafka 4.4 counts before it examines assignments."""
+        """Kafka 4.4 counts the partitions of all topics before it reads an assignment."""
         with pytest.raises(ApiError) as refusal:
-            add(cluster, *topics)
+            add(
+                cluster,
+                Topic(name="a", count=counts[0], assignments=assignments),
+                Topic(name="b", count=counts[1], assignments=None),
+            )
         assert refusal.value.code is ErrorCode.POLICY_VIOLATION
 
-    def test_missing_and_shrinking_topics_do_not_count_as_added(self, cluster: Cluster) -> None:
-        """Each of them gets its own error, as in Kafka 4.4."""
-        wanted = [("x", 20_000), ("b", 0), ("a", 3)]
-        assert add(cluster, *(Topic(name=n, count=c, assignments=None) for n, c in wanted)) == [
+    def test_topics_that_add_nothing_do_not_count_against_the_limit(self, cluster: Cluster) -> None:
+        huge = 2**31 - 1
+        assert add(
+            cluster,
+            Topic(name="a", count=10_002, assignments=[]),
+            Topic(name="x", count=huge, assignments=None),
+            Topic(name="b", count=huge, assignments=None),
+            Topic(name="b", count=huge, assignments=None),
+        ) == [
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ErrorCode.INVALID_PARTITIONS,
-            ErrorCode.NONE,
+            ErrorCode.INVALID_REQUEST,
         ]
+
+    def test_broker_with_cordoned_directories_is_assigned_no_replica(
+        self, cluster: Cluster
+    ) -> None:
+        """KIP-1066: since 4.4 that holds for assignments by hand as well."""
+        cluster.heartbeat(3, cordoned_log_dirs=[directory(3)])
+        wanted = Topic(name="a", count=3, assignments=[Assignment(broker_ids=[3, 1])])
+        assert add(cluster, wanted) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
+        cluster.heartbeat(3, cordoned_log_dirs=[])
+        assert add(cluster, wanted) == [ErrorCode.NONE]
