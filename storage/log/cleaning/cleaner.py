@@ -299,6 +299,7 @@ class LogCleaner:
             sources=sources,
             first_dirty=dirty.first_dirty,
             end_offset=dirty.end,
+            high_watermark=log.high_watermark,
             now_ms=now_ms,
             aborted=log.reader.aborted_transactions(segments[0].base_offset, dirty.end),
             active={

@@ -48,6 +48,7 @@ class CleaningJob:
         sources: the closed segments up to `end_offset`, from the log's first one on.
         first_dirty: first offset of the key map.
         end_offset: end of the last source.
+        high_watermark: of the log; not below `end_offset`.
         aborted: the aborted transactions that overlap the sources.
         active: the last batches of the producers in the log's state.
     """
@@ -57,6 +58,7 @@ class CleaningJob:
     sources: Sequence[Source]
     first_dirty: int
     end_offset: int
+    high_watermark: int
     now_ms: int
     aborted: Sequence[AbortedTxn]
     active: Mapping[int, LastBatch]
@@ -111,7 +113,7 @@ def steps(files: Files, job: CleaningJob) -> Iterator[Step]:
         newest=newest,
         transactions=Transactions(job.aborted),
         active=job.active,
-        end_offset=end_offset,
+        high_watermark=job.high_watermark,
         now_ms=job.now_ms,
         delete_retention_ms=job.config.delete_retention_ms,
         stats=done.rewrite,

@@ -8,7 +8,7 @@ A batch that has lost all records stays as an empty frame in three cases:
 
 * It is the last batch of an active producer: the sequence must survive a rebuild of the producer
   state.
-* The round ends there: a batch must still contain the last offset.
+* It ends at the high watermark: the last offset below it stays in a batch, as in Kafka 4.4.
 * A leader epoch begins there. A follower learns the start of an epoch from the first batch of the
   epoch that it receives. If the start were later, the follower, as the next leader, would accept as
   its own history records that another replica has from a leader that lost. Kafka drops this frame.
@@ -64,13 +64,13 @@ class Rewriter:
 
     Attributes:
         newest: key -> offset of the round.
-        end_offset: end of the round; records from here on stay as they are.
+        high_watermark: that of the log when the round began.
     """
 
     newest: KeyOffsets
     transactions: Transactions
     active: Mapping[int, LastBatch]
-    end_offset: int
+    high_watermark: int
     now_ms: int
     delete_retention_ms: int
     stats: RewriteStats = field(default_factory=RewriteStats)
@@ -93,7 +93,7 @@ class Rewriter:
         return _anonymous_frame(header) if begins else None
 
     def _frame_stays(self, header: BatchHeader) -> bool:
-        if header.next_offset == self.end_offset:
+        if header.next_offset == self.high_watermark:
             return True
         last = self.active.get(header.producer_id) if header.has_producer_id else None
         if last is None:

@@ -51,7 +51,7 @@ def rewriter(newest: KeyOffsets, **options: object) -> Rewriter:
     values: dict[str, object] = {
         "transactions": Transactions([]),
         "active": {},
-        "end_offset": 1_000,
+        "high_watermark": 1_000,
         "now_ms": NOW,
         "delete_retention_ms": RETENTION_MS,
         "leader_epoch": 3,
@@ -234,11 +234,12 @@ def test_a_batch_without_a_record_left_goes():
         ({"active": {7: LastBatch(5, 2)}}, False),
         ({"active": {7: LastBatch(None, 2)}}, False),
         ({"active": {8: LastBatch(0, 2)}}, False),
-        ({"end_offset": 1}, True),
-        ({"end_offset": 2}, False),
+        ({"high_watermark": 1}, True),
+        ({"high_watermark": 2}, False),
     ],
 )
-def test_an_empty_frame_stays_for_its_producer_and_at_the_end_of_the_round(options, stays):
+def test_emptied_batch_stays_for_its_producer_and_below_the_high_watermark(options, stays):
+    """Kafka 4.4: of other batches, only one that ends at the high watermark stays."""
     old = build_batch(records((b"a", b"1")), producer=Producer(7, 2, 40))
     new = at_offset(build_batch(records((b"a", b"2"))), 1)
     kept = remains(rewriter(map_of(old, new), **options), old)
