@@ -32,7 +32,7 @@ def weigh(value: Struct, limit: int) -> int:
 
 def structs(value: Struct, limit: int) -> int:
     """Return the number of structs in lists, or some number above `limit` if there are more."""
-    return _counter(type(value))(value, limit)
+    return struct_counter(type(value))(value, limit)
 
 
 def length(value: Struct) -> int:
@@ -58,8 +58,8 @@ def weigher(cls: type[Struct]) -> Weigh:
 
 
 @cache
-def _counter(cls: type[Struct]) -> Weigh:
-    """Return the function that counts the structs in values of `cls`."""
+def struct_counter(cls: type[Struct]) -> Weigh:
+    """Return the function that is `structs` for values of `cls`."""
     source = Source()
     source.emit("n = 0")
     _count(source, cls, "value")

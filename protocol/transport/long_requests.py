@@ -41,7 +41,7 @@ from protocol.transport.dispatch import (
     RequestContext,
     is_body,
 )
-from protocol.weights import length, structs, weigh
+from protocol.weights import length, struct_counter, weigh
 from runtime.clock import Clock
 from runtime.slices import SharedSlices
 
@@ -53,10 +53,13 @@ WEIGHT_MAX: Final = 200_000
 """What one request may weigh: twice the partitions of a large cluster."""
 ITEM_WEIGHT_MAX: Final = 10_000
 """What one element may weigh that cannot be cut: Kafka's limit of records in one operation."""
-SHORT_REPLY_STRUCTS: Final = 100
+SHORT_REPLY_STRUCTS: Final = 1_000
 """A response with no more structs in its lists is not weighed."""
-LONG_REPLY_WEIGHT: Final = 1_000
-"""A response that weighs more is encoded in steps."""
+LONG_REPLY_WEIGHT: Final = 4_000
+"""A response that weighs more is encoded in steps. In one step a lighter one takes 2 ms at most; all
+steps together take twice as long."""
+LONG_REQUEST_WEIGHT: Final = 1_000
+"""A request that weighs more is compared with the bound of an API that serves it whole."""
 PATIENCE_MS: Final = 60_000.0
 """No further part is begun after this time where the request has no timeout of its own."""
 TIMEOUT: Final = "timeout_ms"
@@ -125,11 +128,13 @@ class LongRequests:
                 entry.handler = self._around(entry, entry.handler, rule)
 
     def _around(self, entry: Entry, handler: Handler, rule: Rule) -> Handler:
-        is_long = _judge(rule)
+        is_long, short_bytes = _judge(rule)
         long_reply = rule.long_reply
+        structs = struct_counter(entry.response)
 
         def handle(context: RequestContext, request: Any) -> Reply:
-            if is_long(context, request):
+            size = context.request_bytes
+            if (size > short_bytes or not size) and is_long(request):
                 return self._long(entry, handler, rule, context, request)
             reply = handler(context, request)
             if isinstance(reply, Response):
@@ -309,24 +314,23 @@ async def _encoded_and_freed(
     return encoded
 
 
-def _judge(rule: Rule) -> Callable[[RequestContext, Any], bool]:
-    """Return a function that tells long requests."""
+def _judge(rule: Rule) -> tuple[Callable[[Any], bool], int]:
+    """Return a function that recognizes long requests, and a size up to which none is long."""
     if isinstance(rule, InParts) and rule.load_of is not None:
         load_of, part_max, paths = rule.load_of, rule.part_max, rule.paths
 
-        def is_load(_: RequestContext, request: Any) -> bool:
+        def is_load(request: Any) -> bool:
             if weigh(request, part_max) > part_max:
                 return True
             return sum(map(load_of, getattr(request, paths[0][0]) or ())) > part_max
 
-        return is_load
-    threshold = rule.part_max if isinstance(rule, InParts) else LONG_REPLY_WEIGHT
+        return is_load, 0
+    threshold = rule.part_max if isinstance(rule, InParts) else LONG_REQUEST_WEIGHT
 
-    def is_long(context: RequestContext, request: Any) -> bool:
-        size = context.request_bytes
-        return (size > SHORT_BYTES or not size) and weigh(request, threshold) > threshold
+    def is_long(request: Any) -> bool:
+        return weigh(request, threshold) > threshold
 
-    return is_long
+    return is_long, SHORT_BYTES
 
 
 def _refusing(rule: InParts) -> Handler:
