@@ -56,8 +56,8 @@ ITEM_WEIGHT_MAX: Final = 10_000
 SHORT_REPLY_STRUCTS: Final = 1_000
 """A response with no more structs in its lists is not weighed."""
 LONG_REPLY_WEIGHT: Final = 4_000
-"""A response that weighs more is encoded in steps. In one step a lighter one takes 2 ms at most; all
-steps together take twice as long."""
+"""A response that weighs more is encoded in steps. A lighter one takes 2 ms at most in one step,
+and twice as long in several."""
 LONG_REQUEST_WEIGHT: Final = 1_000
 """A request that weighs more is compared with the bound of an API that serves it whole."""
 PATIENCE_MS: Final = 60_000.0
