@@ -43,6 +43,7 @@ from protocol.transport.dispatch import (
 )
 from protocol.weights import length, struct_counter, weigh
 from runtime.clock import Clock
+from runtime.collector import spare
 from runtime.slices import SharedSlices
 
 SHORT_BYTES: Final = 512
@@ -51,6 +52,8 @@ PART_WEIGHT: Final = 100
 """What is served at once; a few milliseconds of the slowest handlers."""
 WEIGHT_MAX: Final = 200_000
 """What one request may weigh: twice the partitions of a large cluster."""
+SPARED_WEIGHT: Final = 2_000
+"""Responses to this much are kept out of collections, which otherwise visit them repeatedly."""
 ITEM_WEIGHT_MAX: Final = 10_000
 """What one element may weigh that cannot be cut: Kafka's limit of records in one operation."""
 SHORT_REPLY_STRUCTS: Final = 1_000
@@ -119,6 +122,7 @@ class LongRequests:
         """`slices` is shared with the handlers that pause by themselves."""
         self._clock = clock
         self._slices = slices
+        self._unspared = 0
 
     def guard(self, table: HandlerTable, rules: Mapping[ApiKey, Rule]) -> None:
         """Serve every API of `table` that has a rule by it."""
@@ -190,6 +194,7 @@ class LongRequests:
             parts.reverse()
             while parts:
                 part = parts.pop()
+                self._spare(part.weight)
                 await self._slices.breathe(part.weight)
                 self._shorten(context, request, part.request)
                 reply = serve(context, part.request)
@@ -263,6 +268,12 @@ class LongRequests:
             pairs += (first.pop(named), item)
             await self._slices.breathe()
         return request.replace(**{name: list(first.values())}), pairs
+
+    def _spare(self, weight: int) -> None:
+        self._unspared += weight
+        if self._unspared > SPARED_WEIGHT:
+            self._unspared = 0
+            spare()
 
     def _shorten(self, context: RequestContext, request: Any, part: Any) -> None:
         """Leave the part what is left of the request's time. Raises ApiError when a request without
