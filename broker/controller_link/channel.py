@@ -182,6 +182,9 @@ class ControllerChannel:
                 raise ControllerUnavailable(
                     f"{target[0]}:{target[1]}: {type(error).__name__}: {error}"
                 ) from error
+            if self._closed:
+                connection.abort()
+                raise ControllerUnavailable("the channel was closed")
             self._connection, self._connected_to = connection, target
             connection.when_closed(partial(self._connection_ended, connection))
             return connection

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from broker.controller_link.channel import ControllerChannel, ControllerUnavaila
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.transport.client import Connection
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
 from protocol.transport.server import Server
 from runtime.clock import SystemClock
@@ -142,3 +144,29 @@ async def test_channel_reports_lost_connection_once() -> None:
         with pytest.raises(ControllerUnavailable):
             await w.channel.request(BEAT, TIMEOUT_MS)
         assert w.lost == 1
+
+
+async def test_channel_closed_while_connecting_keeps_no_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An attempt to connect belongs to the open channel: its connection would never be closed."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    made: list[Connection] = []
+    connect = Connection.connect
+
+    async def held(*args: Any, **options: Any) -> Connection:
+        begun.set()
+        await go_on.wait()
+        made.append(await connect(*args, **options))
+        return made[0]
+
+    monkeypatch.setattr(Connection, "connect", held)
+    async with world() as w:
+        request = asyncio.ensure_future(w.channel.request(BEAT, TIMEOUT_MS))
+        await begun.wait()
+        await w.channel.close()
+        go_on.set()
+        with pytest.raises(ControllerUnavailable, match="closed"):
+            await request
+        assert made[0].is_closed
+        assert w.controllers[0].peers == []
