@@ -60,7 +60,7 @@ def test_a_clean_history_is_clean() -> None:
     )
 
 
-def test_h8_goes_by_the_order_in_which_requests_began() -> None:
+def test_h8_of_concurrent_sends_uses_the_order_of_their_begins() -> None:
     """H8: of two sends under way the first may end last, without an answer, and be acknowledged
     later."""
     lost = send(b"a", -1, 1, "? no answer", producer_id=5, serial=1)
@@ -96,7 +96,7 @@ def test_a_reader_that_is_placed_may_go_back() -> None:
     assert rules(*SENT, *back, final(b"a", b"b", b"c")) == set()
 
 
-def test_what_one_of_several_attempts_was_told_counts() -> None:
+def test_send_with_several_attempts_counts_the_acknowledged_one() -> None:
     retried = [send(b"a", -1, 1, "? no answer"), send(b"a", 0, 2), send(b"a", -1, 3, "? LATE")]
     assert rules(*retried, final(b"b")) >= {"H9"}
     refused = [send(b"a", -1, 1, "? no answer"), send(b"a", -1, 2, "NOT_ENOUGH_REPLICAS")]
@@ -107,7 +107,7 @@ def test_acks_of_the_leader_alone_promise_nothing() -> None:
     assert rules(send(b"a", 0, 1, acks=1), send(b"b", 0, 2), final(b"b")) == set()
 
 
-def test_a_deleted_topic_and_one_that_is_given_up_lag_behind_without_blame() -> None:
+def test_lag_of_deleted_and_waived_topics_is_not_reported() -> None:
     assert rules(*SENT) == set()
     assert rules(*SENT, final(b"a"), without=frozenset({"t"})) == set()
 

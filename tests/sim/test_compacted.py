@@ -98,7 +98,7 @@ def test_a_replica_that_has_what_another_knows_to_be_deleted_is_found() -> None:
     assert problem_between([{0: A, 1: B}, {1: B, 2: DELETED}], 0, 3) is not None
 
 
-def test_what_a_deletion_took_that_is_gone_itself_may_be_in_one_replica_alone() -> None:
+def test_record_of_an_expired_deletion_may_be_in_one_replica_alone() -> None:
     """Seed 1947: a broker was away for longer than tombstones are kept."""
     away, cleaned = {0: A, 1: B, 3: NEWER}, {1: B, 3: NEWER}
     table = KeyTable()
@@ -216,7 +216,7 @@ def test_seeds_draw_compacted_topics() -> None:
     assert all(any(c.kind == "key writer" for c in one.clients) for one in drawn if one.compacted)
 
 
-def test_an_offset_of_a_topic_that_was_given_up_may_get_another_record() -> None:
+def test_offset_of_a_waived_topic_may_get_another_record() -> None:
     ledger = acked(CompactedLedger("k", 0), A, B)
     ledger.was_read(0, A)
     ledger.puts[1].offset = 0

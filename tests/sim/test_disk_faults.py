@@ -130,7 +130,7 @@ def test_only_disk_of_a_partition_with_promises_is_not_wiped(elr: bool) -> None:
 
 
 @pytest.mark.parametrize("raised", [False, True])
-def test_a_disk_is_swapped_only_when_records_say_which_one_a_replica_is_on(raised: bool) -> None:
+def test_swapped_disk_needs_records_with_directories(raised: bool) -> None:
     """Below level 17 no record names a directory (tiered seed 708). Once the level is raised,
     brokers register again and report every replica."""
     level = Event("v", 300, "metadata level", "metadata.version", {"level": 22, "for_ms": 1})

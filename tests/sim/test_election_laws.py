@@ -109,7 +109,7 @@ def test_a_member_that_has_its_disk_is_elected_cleanly(was: bytes) -> None:
         elected(ElectedAs.UNCLEAN, was, NEW_DISK)
 
 
-def test_who_has_caught_up_on_a_new_disk_is_elected_cleanly_as_its_move_ends() -> None:
+def test_replica_complete_on_its_new_disk_is_elected_cleanly_as_its_move_ends() -> None:
     """P22, seed 623: the replica was in no ISR with the old disk."""
     assert elected(ElectedAs.ISR, OLD_DISK, NEW_DISK, joins=True).committed == {ElectedAs.ISR: 1}
     with pytest.raises(Violation, match="^P22: .* the record has UNCLEAN"):
@@ -130,7 +130,9 @@ def test_an_elr_counts_while_the_feature_is_on() -> None:
 
 @pytest.mark.parametrize("kind", [ElectedAs.ISR, ElectedAs.UNCLEAN])
 @pytest.mark.parametrize("begins", ["added", "removed"])
-def test_who_is_elected_as_a_move_begins_has_not_caught_up(kind: ElectedAs, begins: str) -> None:
+def test_replica_elected_as_its_move_begins_counts_as_incomplete(
+    kind: ElectedAs, begins: str
+) -> None:
     """P21, P22, seeds 818 and 1031: the record that begins a move of a leaderless partition elects.
 
     Its leader is a replica that is only being added, or one that is being removed.

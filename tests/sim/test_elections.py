@@ -94,7 +94,7 @@ def test_an_eligible_replica_leads() -> None:
     assert outcome.marks["controller.elr-election"]
 
 
-def test_an_operator_elects_where_the_strategy_is_none() -> None:
+def test_strategy_none_leaves_elections_to_an_operator() -> None:
     ask = event("longest log", "a partition", 600, type=3, which=0, for_ms=9000)
     outcome = held(all_down(), ask, quiet_from_ms=12000, **{**MANAGED, STRATEGY: "None"})
     assert outcome.took_effect["longest log"] == 1
@@ -107,7 +107,7 @@ def test_the_strategy_changes() -> None:
     assert outcome.marks["controller.recovery-elected"]
 
 
-def test_all_but_the_topics_that_keep_their_promises_may_elect_anybody() -> None:
+def test_topics_without_promises_alone_may_elect_any_replica() -> None:
     """Broker 2 is away: t1 waits for it until the default strategy changes, t0 has its own
     strategy.
 

@@ -71,7 +71,7 @@ def test_a_find_sees_its_bug(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", find.names())
-def test_a_find_says_which_promise_and_which_bug(name: str) -> None:
+def test_find_names_its_promise_and_its_bug(name: str) -> None:
     one = find.named(name)
     codes = (ROOT / "docs/promises.md").read_text()
     assert re.search(rf"\b{one.promise}\b", codes), one.promise

@@ -43,7 +43,7 @@ class KnowsAnEarlierTopic:
         return LEADER
 
 
-async def test_who_knows_an_earlier_topic_of_the_name_asks_before_it_says_so() -> None:
+async def test_client_with_an_earlier_topic_id_refreshes_its_metadata_first() -> None:
     client: Any = KnowsAnEarlierTopic(NEW)
     access, one = Access(client), PartitionLedger("t", 0, NEW)
     assert await access.leader(one) == LEADER
@@ -51,7 +51,7 @@ async def test_who_knows_an_earlier_topic_of_the_name_asks_before_it_says_so() -
     assert client.asked == 1
 
 
-async def test_a_partition_of_another_topic_than_the_cluster_tells_of_has_no_leader() -> None:
+async def test_partition_of_a_topic_that_the_cluster_does_not_list_has_no_leader() -> None:
     client: Any = KnowsAnEarlierTopic(OLD)
     with pytest.raises(ApiError, match="another topic now"):
         await Access(client).leader(PartitionLedger("t", 0, NEW))

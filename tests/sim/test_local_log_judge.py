@@ -24,7 +24,7 @@ def with_broker(broker: Any) -> Any:
 
 
 @pytest.mark.parametrize("fenced", [True, False])
-def test_who_is_about_to_be_fenced_may_be_passed_over(fenced: bool) -> None:
+def test_replica_about_to_be_fenced_may_be_passed_over(fenced: bool) -> None:
     """Two brokers are found silent together, and the first is fenced.
 
     The other is no candidate for its partitions, and is fenced next (tiered seed 225). A broker
@@ -42,7 +42,7 @@ def test_who_is_about_to_be_fenced_may_be_passed_over(fenced: bool) -> None:
         judge.after(life)
 
 
-def test_who_was_passed_over_at_the_end_is_told_of() -> None:
+def test_replica_passed_over_at_the_end_is_reported() -> None:
     broker = SimpleNamespace(epoch=6, fenced=False)
     world = with_broker(broker)
     judge = LocalLogJudge(world)

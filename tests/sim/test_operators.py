@@ -242,7 +242,7 @@ def test_every_kind_is_tried_here() -> None:
         ("true", True, "", None),
     ],
 )
-async def test_a_strategy_that_goes_lets_no_topic_elect_anybody(
+async def test_removed_strategy_lets_no_topic_elect_any_replica(
     flag: str | None, anybody: bool, place: str, wanted: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seed 1737: a strategy of its own hid that the topic allows unclean elections."""

@@ -144,7 +144,7 @@ async def test_a_leader_may_take_over_its_isr_and_a_next_epoch_without_it_at_onc
     w.look()
 
 
-async def test_what_a_leader_of_two_did_not_show_it_may_not_show_in_its_next_epoch_alone() -> None:
+async def test_leader_of_two_alone_in_its_next_epoch_shows_no_uncommitted_record() -> None:
     """P12: the leader waited for no metadata, so that ISR was never in force, whatever both
     have."""
     w = Watched(min_isr=2)

@@ -338,7 +338,7 @@ def test_three_voters_and_an_observer_under_crashes(seed: int) -> None:
 
 
 @pytest.mark.parametrize("moved", [1, 2, 3])
-def test_a_voter_that_moved_tells_the_quorum(moved: int) -> None:
+def test_moved_voter_registers_its_endpoint_with_the_quorum(moved: int) -> None:
     """UpdateRaftVoter: the voter's entry in the log has an address without a listener."""
     cluster = Cluster(moved, dynamic=True)
     old = (("CONTROLLER", VoterEndpoint("elsewhere", PORT)),)

@@ -197,7 +197,7 @@ class _Loads(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_needs_nothing_beside_itself_and_is_well_formed(killed: Story) -> None:
+def test_page_of_a_run_is_self_contained_and_well_formed(killed: Story) -> None:
     text = page(killed, ["<&>"], "kraftbox sim --seed 1 --faults 'a<b'")
     parser = _Loads()
     parser.feed(text)

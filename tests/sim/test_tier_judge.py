@@ -87,7 +87,7 @@ def test_s1_records_on_no_disk_and_in_no_tier_are_found() -> None:
         Watched(0).look(0)
 
 
-def test_who_does_not_know_the_newest_leader_may_believe_in_what_is_gone() -> None:
+def test_replica_without_the_newest_leader_may_count_deleted_copies() -> None:
     """Seed 2216: the newest leader may have switched off tiering."""
     Watched(0, decided=2).look(0, leads=True)
     with pytest.raises(Violation, match="S2"):
@@ -101,7 +101,7 @@ def test_a_follower_that_began_later_gives_nothing_up() -> None:
         watched.look(1)
 
 
-def test_a_follower_that_is_elected_gives_up_what_is_below_its_log_start() -> None:
+def test_elected_follower_may_drop_records_below_its_log_start() -> None:
     """This holds also if it is elected with the log start that it had."""
     watched = Watched(10, 0)
     watched.look(0)
@@ -110,7 +110,9 @@ def test_a_follower_that_is_elected_gives_up_what_is_below_its_log_start() -> No
 
 
 @pytest.mark.parametrize(("leads", "empty"), [(False, True), (False, False), (True, True)])
-def test_a_follower_that_begins_anew_takes_its_leaders_log_start(leads: bool, empty: bool) -> None:
+def test_follower_that_restarts_its_log_takes_the_leaders_log_start(
+    leads: bool, empty: bool
+) -> None:
     """S4, seed 1338: its own log start was later, and its disk has none of its records any more."""
     watched = Watched(10)
     watched.look(0, leads=leads)
@@ -178,7 +180,7 @@ def test_thousands_of_copies_are_looked_at_once_each() -> None:
 
 
 @pytest.mark.parametrize("copying", [True, False])
-def test_a_record_of_a_copy_that_was_given_up_may_come_late(copying: bool) -> None:
+def test_record_of_an_abandoned_copy_may_come_late(copying: bool) -> None:
     """S6, seed 8948: also over a connection that was abandoned."""
     copy: Any = SimpleNamespace(segment_id=b"s" * 16)
     led = SimpleNamespace(being_copied={copy.segment_id} if copying else set())
@@ -191,7 +193,7 @@ def test_a_record_of_a_copy_that_was_given_up_may_come_late(copying: bool) -> No
 @pytest.mark.parametrize(
     ("disabled", "active", "stays"), [("false", 13, True), ("false", 15, False), ("true", 15, True)]
 )
-def test_a_copy_that_nobody_finishes_stays_until_a_finished_one_has_its_records(
+def test_unfinished_copy_stays_until_a_finished_one_has_its_records(
     monkeypatch: pytest.MonkeyPatch, disabled: str, active: int, stays: bool
 ) -> None:
     """S3, seeds 3006 and 8915: for a closed segment only while copying is off."""

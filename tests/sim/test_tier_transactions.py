@@ -222,7 +222,7 @@ ABORTED = "broker.tiering.reader:RemoteReader._aborted"
     ],
     ids=["copied early", "the disk alone", "one segment alone", "the tier alone"],
 )  # fmt: skip
-def test_what_the_tier_does_not_tell_of_transactions_breaks_a_promise(
+def test_aborted_transactions_that_the_tier_omits_break_a_promise(
     promise: str, patch: Patch
 ) -> None:
     with Bug("forgotten", "tier", "", promise, (patch,)).planted():

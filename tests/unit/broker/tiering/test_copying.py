@@ -46,7 +46,7 @@ async def test_closed_segments_go_in_order_and_whole(world: TierWorld) -> None:
     await world.check(leader)
 
 
-async def test_what_was_looked_at_is_not_looked_at_again(
+async def test_unchanged_partition_is_not_planned_again(
     world: TierWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader = await world.leader_with()
@@ -94,7 +94,7 @@ async def test_copier_with_a_lag_in_time_copies_once_the_clock_has_reached_it(
     assert leader.led.backlog.copy_segments == 0
 
 
-async def test_copier_with_a_lag_in_bytes_keeps_so_many_behind(world: TierWorld) -> None:
+async def test_copier_with_a_lag_in_bytes_leaves_that_size_uncopied(world: TierWorld) -> None:
     leader = await world.leader_with(
         remote_copy_lag_ms=-1, retention_ms=-1, remote_copy_lag_bytes=1
     )
@@ -104,7 +104,7 @@ async def test_copier_with_a_lag_in_bytes_keeps_so_many_behind(world: TierWorld)
     assert len(leader.finished()) == 2, "the third has fewer bytes behind it than the lag"
 
 
-async def test_what_is_done_for_one_segment(world: TierWorld) -> None:
+async def test_copier_takes_the_steps_of_one_segment_in_order(world: TierWorld) -> None:
     leader = await world.leader_with()
     await leader.copier.copy_once(leader.led)
     steps = [step.removeprefix("after ") for step in leader.steps.taken if "after" in step]
@@ -128,7 +128,7 @@ async def test_s2_nothing_above_the_last_stable_offset(world: TierWorld) -> None
     assert leader.finished()[-1] == (bases[1], bases[2] - 1)
 
 
-async def test_it_is_flushed_before(world: TierWorld) -> None:
+async def test_copier_flushes_a_segment_before_its_copy(world: TierWorld) -> None:
     leader = await world.leader_with()
     assert leader.log.recovery_point == 0
     begun: list[int] = []
@@ -190,7 +190,7 @@ async def test_not_while_the_epochs_of_the_remote_part_are_lost(world: TierWorld
     assert len(leader.finished()) == 1
 
 
-async def test_what_a_copy_says_of_producers_and_epochs(world: TierWorld) -> None:
+async def test_copy_has_the_producers_and_epochs_at_its_end(world: TierWorld) -> None:
     """S5: a follower that begins behind the copy starts from this state."""
     leader = world.broker()
     await leader.ready()
@@ -212,7 +212,7 @@ async def test_what_a_copy_says_of_producers_and_epochs(world: TierWorld) -> Non
     assert b"\x00\x07" in kept
 
 
-async def test_a_producer_snapshot_that_is_gone_is_made_anew(world: TierWorld) -> None:
+async def test_missing_producer_snapshot_is_rebuilt_for_the_copy(world: TierWorld) -> None:
     """F21: recovery after a crash, or an operator, may remove producer snapshots."""
     leader = world.broker()
     await leader.ready()
@@ -229,7 +229,7 @@ async def test_a_producer_snapshot_that_is_gone_is_made_anew(world: TierWorld) -
     assert found == kept
 
 
-async def test_producers_that_nobody_knows_are_not_made_up(world: TierWorld) -> None:
+async def test_copy_with_unknown_producers_is_refused(world: TierWorld) -> None:
     leader = await world.leader_with(local_retention_bytes=0)
     await leader.copier.copy_once(leader.led)
     leader.log.retention(0)
@@ -370,7 +370,7 @@ async def test_a_copy_whose_end_is_not_known_stays(
     await world.check(leader)
 
 
-async def test_a_copy_that_somebody_deletes_meanwhile_is_taken_back(world: TierWorld) -> None:
+async def test_copy_deleted_by_another_leader_is_removed(world: TierWorld) -> None:
     """The next leader found the copy unfinished; objects stored since belong to no copy."""
     leader = await world.leader_with()
     other = world.broker()
@@ -423,7 +423,7 @@ async def test_s9_a_store_that_is_down_costs_nothing_but_the_copies(world: TierW
     await world.check(leader)
 
 
-async def test_s5_the_lineage_says_what_is_copied_not_the_highest_offset(world: TierWorld) -> None:
+async def test_s5_copied_offsets_are_those_of_the_lineage_not_the_highest(world: TierWorld) -> None:
     """S5: after an unclean election the old leader's copies beyond the new end are not of this
     log."""
     old = await world.leader_with()
@@ -446,7 +446,7 @@ async def test_s5_the_lineage_says_what_is_copied_not_the_highest_offset(world: 
     assert new.log.bounds.copied_to == new.log.segments.active.base_offset
 
 
-async def test_what_was_copied_counts_against_the_rate(world: TierWorld) -> None:
+async def test_copied_bytes_count_against_the_rate(world: TierWorld) -> None:
     """KIP-956: before each segment the driver waits until the rate is below the limit again."""
     leader = await world.leader_with()
     leader.quota = QuotaSettings(bytes_per_second=100, windows=2, window_seconds=1)
@@ -466,7 +466,7 @@ async def test_what_was_copied_counts_against_the_rate(world: TierWorld) -> None
     assert leader.limit.pause_ms() == 0.0, "the limit is the newest one"
 
 
-async def test_what_the_disk_reads_wrongly_is_copied_when_it_is_read_right_again(
+async def test_segment_read_wrongly_is_copied_once_it_reads_correctly(
     world: TierWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S1, F20: local segments are removed once copied, so the copy must be right. No object is left

@@ -120,7 +120,7 @@ async def test_s2_leader_stops_deleting_once_a_later_leader_has_copies(world: Ti
     assert old.stops.taken.count("write DELETE_STARTED") == 1
 
 
-async def test_what_was_looked_at_is_not_looked_at_again(
+async def test_unchanged_partition_is_not_planned_again(
     world: TierWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader = await copied(world, retention_ms=1000)
@@ -247,7 +247,7 @@ async def test_not_what_this_leader_is_copying(world: TierWorld) -> None:
 
 
 @pytest.mark.parametrize("step", range(DELETE_STEPS))
-async def test_f33_an_error_at_any_step_is_mended_by_the_next_pass(
+async def test_f33_error_at_any_step_is_repaired_by_the_next_pass(
     world: TierWorld, step: int
 ) -> None:
     leader = await copied(world)
@@ -315,7 +315,7 @@ async def test_an_election_at_any_step_ends_it(world: TierWorld, step: int) -> N
 
 
 @pytest.mark.parametrize("deleted", [1, 2, 3])
-async def test_s1_a_leader_that_did_not_hear_of_the_log_start_gives_up_what_is_gone(
+async def test_s1_leader_without_the_newest_log_start_drops_deleted_offsets(
     world: TierWorld, deleted: int
 ) -> None:
     """S1: the old leader deleted expired segments, and died before any follower fetched from it."""
@@ -442,7 +442,7 @@ async def test_plan_with_a_copy_deleted_since_goes_on_with_the_next_one(world: T
     assert not len(known)
 
 
-async def test_a_store_that_does_not_delete_counts_and_is_asked_again(world: TierWorld) -> None:
+async def test_failed_deletions_are_counted_and_repeated(world: TierWorld) -> None:
     leader = await copied(world, retention_ms=1000)
     world.clock.advance(1001)
     leader.objects.weather = Weather(down=True)

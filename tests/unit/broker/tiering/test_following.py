@@ -31,7 +31,7 @@ async def test_the_leader_turns_the_follower_away(world: World) -> None:
     assert effects[0].error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
 
 
-async def test_it_begins_where_the_leaders_disk_does(world: World) -> None:
+async def test_follower_begins_at_the_leaders_local_start(world: World) -> None:
     await world.reset()
     own, leaders = world.cluster[2].log, world.cluster[1].log
     assert (own.log_start_offset, own.local_log_start_offset) == (0, 9)
@@ -55,7 +55,7 @@ async def test_the_leaders_disk_may_begin_with_another_epoch_or_be_empty(appende
     assert own.epochs.entries == [(0, 0), (1, 3), (2, 6)]
 
 
-async def test_a_leader_that_names_no_epoch_is_asked_for_its_last(world: World) -> None:
+async def test_leader_without_an_epoch_in_its_answer_is_queried_for_its_last(world: World) -> None:
     """A follower with an empty disk looks up the last epoch, too."""
     world.link.names_no_epoch = True
     await world.reset()
@@ -85,7 +85,7 @@ async def test_then_it_follows_as_any_other(world: World) -> None:
     assert world.cluster[2].log.high_watermark == 10
 
 
-async def test_what_was_deleted_in_the_tier_is_not_there_for_it(world: World) -> None:
+async def test_follower_does_not_begin_with_a_deleted_copy(world: World) -> None:
     world.cluster[1].log.advance_log_start(4)
     await world.reset()
     own = world.cluster[2].log

@@ -76,7 +76,7 @@ async def test_positions_are_those_of_the_batches() -> None:
     assert r.cache.fetched == 1
 
 
-async def test_who_wants_the_same_waits_for_one_fetch() -> None:
+async def test_callers_of_the_same_indexes_wait_for_one_fetch() -> None:
     r = await room()
     await asyncio.gather(*(r.cache.get(r.segments[0]) for _ in range(20)))
     assert r.cache.fetched == 1
@@ -108,7 +108,7 @@ async def test_the_next_process_finds_what_is_there_and_checks_it() -> None:
     assert later.fetched == 1, "the broken one alone"
 
 
-async def test_what_was_not_written_to_its_end_and_what_is_nobodys_goes_at_the_start() -> None:
+async def test_incomplete_and_foreign_files_are_removed_at_the_start() -> None:
     r = await room()
     await r.cache.get(r.segments[0])
     manifest = next(name for name in r.names if name.endswith(".manifest"))
@@ -139,7 +139,7 @@ async def test_the_least_recently_used_makes_room() -> None:
     assert len({name.split(".")[0] for name in r.names}) == 1
 
 
-async def test_who_wants_others_does_not_take_what_is_waited_for() -> None:
+async def test_caller_of_other_indexes_evicts_none_that_are_awaited() -> None:
     """With room for one index, two waiting readers would otherwise evict each other's forever."""
     r = await room()
     r.max_bytes = 1
@@ -152,7 +152,7 @@ async def test_who_wants_others_does_not_take_what_is_waited_for() -> None:
     assert len(r.cache) == 1, "nobody waits any more"
 
 
-async def test_what_nobody_uses_goes_after_its_time() -> None:
+async def test_unused_indexes_are_removed_after_their_time_to_live() -> None:
     r = await room()
     await r.cache.get(r.segments[0])
     r.clock.advance(600)
@@ -207,7 +207,7 @@ async def test_a_store_that_lost_or_changed_an_object_is_an_error_and_leaves_not
     assert (await r.cache.get(r.segments[0])).position(0) == 0
 
 
-async def test_files_that_somebody_removed_are_fetched_again() -> None:
+async def test_removed_index_files_are_fetched_again() -> None:
     r = await room()
     await r.cache.get(r.segments[0])
     r.cache.close()

@@ -79,7 +79,7 @@ async def test_the_topic_is_made_when_the_first_partition_is_taken_on(world: Wor
     assert world.topic.created == 1
 
 
-async def test_a_writer_is_told_what_its_record_did_and_others_read_it(world: World) -> None:
+async def test_writer_gets_the_outcome_of_its_record_and_others_read_it(world: World) -> None:
     leader, follower = world.broker(), world.broker()
     for each in (leader, follower):
         each.take(PARTITION)
@@ -134,7 +134,7 @@ async def test_a_new_leader_acts_when_all_is_read_that_was_written_before(world:
     assert heard == [PARTITION], "whoever copies need not wait for his next turn"
 
 
-async def test_a_partition_given_up_and_taken_again_is_read_from_the_start(world: World) -> None:
+async def test_released_partition_that_is_taken_again_is_read_from_the_start(world: World) -> None:
     """S6, KAFKA-16105: the partition's metadata is read from its start again."""
     journal = world.broker()
     journal.take(PARTITION)
@@ -159,7 +159,7 @@ async def test_a_partition_taken_later_does_not_take_another_ones_readiness(worl
     await ready(journal, OTHER)
 
 
-async def test_what_is_taken_on_does_not_wait_behind_a_read_that_waits_for_news(
+async def test_partition_taken_on_is_read_next_to_the_read_that_waits(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new follower and a new leader act on the partition's metadata at once."""
@@ -211,7 +211,7 @@ async def test_a_record_that_no_broker_takes_is_not_tried_again(world: World) ->
     assert world.topic.logs == [[]]
 
 
-async def test_a_writer_of_a_partition_that_is_given_up_waits_no_longer(world: World) -> None:
+async def test_writer_of_a_released_partition_fails_at_once(world: World) -> None:
     link = world.link()
     journal = world.broker(link=link)
     with pytest.raises(TierUnavailable):
@@ -237,7 +237,7 @@ async def test_a_new_leader_of_the_topic_is_read_once_the_image_names_it(world: 
     assert await journal.write(segment(1, 0, 9)) == APPLIED
 
 
-async def test_what_retention_deleted_from_the_topic_is_passed_over(world: World) -> None:
+async def test_records_deleted_by_the_topics_retention_are_skipped(world: World) -> None:
     for record in (segment(1, 0, 9), segment(2, 10, 19)):
         world.topic.add(0, encode_record(record))
     world.topic.starts[0] = 1
@@ -247,7 +247,7 @@ async def test_what_retention_deleted_from_the_topic_is_passed_over(world: World
     assert len(cache) == 1
 
 
-async def test_a_topic_that_was_made_anew_is_read_anew(world: World) -> None:
+async def test_recreated_topic_is_read_from_its_start(world: World) -> None:
     journal = world.broker()
     journal.take(PARTITION)
     await journal.write(segment(1, 0, 9))
@@ -257,14 +257,14 @@ async def test_a_topic_that_was_made_anew_is_read_anew(world: World) -> None:
     assert len(await ready(journal)) == 0
 
 
-async def test_what_is_no_record_is_passed_over(world: World) -> None:
+async def test_unreadable_record_is_skipped(world: World) -> None:
     world.topic.add(0, b"no record")
     journal = world.broker()
     journal.take(PARTITION)
     assert await journal.write(segment(1, 0, 9)) == APPLIED
 
 
-async def test_whoever_watches_hears_of_removals_that_are_not_finished(world: World) -> None:
+async def test_watch_reports_removals_that_are_not_finished(world: World) -> None:
     world.topic.add(0, encode_record(removal(PartitionDeleteState.MARKED)))
     journal = world.broker()
     journal.watch(0, lambda: None)
@@ -415,7 +415,9 @@ async def test_deleted_topic_is_forgotten_and_made_again(world: World) -> None:
     assert world.topic.created == created + 1
 
 
-async def test_recreated_topic_lets_no_local_segment_go_by_the_old_one(world: World) -> None:
+async def test_recreated_topic_keeps_local_segments_that_only_the_old_one_listed(
+    world: World,
+) -> None:
     """S2, S6: subscribers are notified in the event-loop iteration in which the journal learns of
     it."""
     journal, link = await with_copies(world)

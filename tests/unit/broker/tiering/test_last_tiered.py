@@ -121,7 +121,7 @@ async def test_the_two_steps_of_the_proposal() -> None:
     assert own.read(6, 1 << 20, max_offset=8) == world.leader.read(6, 1 << 20, max_offset=8)
 
 
-async def test_the_log_start_is_asked_for_where_the_refusal_does_not_tell_it() -> None:
+async def test_log_start_is_requested_if_the_refusal_lacks_it() -> None:
     world = Follower()
     await world.seed()
     await world.turned_away(told_log_start=False)
@@ -149,7 +149,7 @@ async def test_case_1_what_the_leader_has_on_its_disk_is_copied_from_there() -> 
     assert (world.own.log_start_offset, world.own.local_log_start_offset) == (0, 0)
 
 
-async def test_an_empty_leader_is_not_asked_what_the_tier_has() -> None:
+async def test_empty_leader_gets_no_query_about_the_tier() -> None:
     """The leader was elected since the refusal and has no records: its follower stays at the
     start."""
     world = Follower()
@@ -212,7 +212,7 @@ async def test_a_leader_that_has_copied_nothing_and_does_not_know() -> None:
     assert (world.own.log_start_offset, world.own.log_end_offset) == (2, 2)
 
 
-async def test_a_leader_that_does_not_know_yet_is_asked_again() -> None:
+async def test_leader_without_metadata_yet_is_queried_again() -> None:
     """A leader elected a moment ago has not read its finished copies, and its log starts before its
     disk."""
     world = Follower()
@@ -242,7 +242,7 @@ async def test_nor_is_the_log_touched_where_the_leader_has_deleted_from_the_tier
 
 
 @pytest.mark.parametrize("pending", [0, 1, 2])
-async def test_what_the_tier_has_from_before_the_log_start_counts_for_nothing(pending: int) -> None:
+async def test_copies_below_the_log_start_do_not_count(pending: int) -> None:
     """Tiering was on, off for long, and is on again: everything that the leader still has is
     copied."""
     world = Follower()
@@ -254,7 +254,7 @@ async def test_what_the_tier_has_from_before_the_log_start_counts_for_nothing(pe
     assert (world.own.log_start_offset, world.own.log_end_offset) == (2, 2)
 
 
-async def test_a_leader_that_contradicts_itself_is_asked_again() -> None:
+async def test_leader_with_contradictory_answers_is_queried_again() -> None:
     """Offset 0 is in the tier alone, and yet the leader names no tiered offset at or after the log
     start."""
     world = Follower()
@@ -318,7 +318,7 @@ async def test_t2_producers_of_a_copy_that_ends_behind_the_begin_are_those_at_th
     assert [one.producer_id for one in world.own.producers] == [6]
 
 
-async def test_the_second_try_asks_everything_again() -> None:
+async def test_second_attempt_repeats_every_query() -> None:
     """In between the leader has copied more, and the copy chosen first has expired."""
     world = Follower()
     await world.seed()
@@ -402,7 +402,7 @@ async def halfway() -> Halfway:
     return world
 
 
-async def test_a_log_that_is_about_to_begin_is_read_by_nobody() -> None:
+async def test_log_that_is_about_to_begin_has_no_readers() -> None:
     world = await halfway()
     partition = world.cluster[2].partition()
 

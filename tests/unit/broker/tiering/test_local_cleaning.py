@@ -103,7 +103,7 @@ async def test_nothing_of_a_partition_that_is_being_removed(world: TierWorld) ->
     assert replica.led.known(replica) is None
 
 
-async def test_followers_go_by_what_they_read_themselves(world: TierWorld) -> None:
+async def test_follower_uses_its_own_view_of_the_metadata(world: TierWorld) -> None:
     leader = await replica_with(world)
     follower = world.broker(local_retention_bytes=0, segment_bytes=450)
     await follower.ready()

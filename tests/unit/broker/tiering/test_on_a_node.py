@@ -30,7 +30,7 @@ def tier_of(node: Node) -> Tier:
     return tier
 
 
-async def test_what_was_written_is_there_after_a_restart() -> None:
+async def test_metadata_written_before_a_restart_is_read_after_it() -> None:
     files, bucket = MemoryFiles(), MemoryObjects()
     async with running_node(files, SETTINGS, open_objects=lambda given: bucket) as node:
         journal = tier_of(node).journal

@@ -79,7 +79,7 @@ async def test_a_first_batch_that_is_larger_than_all_limits_is_read_whole() -> N
     assert values(await room.read(2, 100)) == [b"after"]
 
 
-async def test_a_part_is_all_that_is_read_whatever_is_asked_for() -> None:
+async def test_read_is_limited_to_one_part() -> None:
     room = TierRoom(max_message_bytes=str(2 * MIB), segment_bytes=str(16 * PART_BYTES_MAX))
     await room.fill(tuple(bytes([at]) * MIB for at in range(12)))
     data = await room.read(0, 2**31 - 1)
@@ -87,7 +87,7 @@ async def test_a_part_is_all_that_is_read_whatever_is_asked_for() -> None:
     assert max(room.held.sizes) <= PART_BYTES_MAX + MIB + INDEX_SLACK_BYTES
 
 
-async def test_what_an_unclean_election_took_back_is_not_read() -> None:
+async def test_records_removed_by_an_unclean_election_are_not_read() -> None:
     """S1: the copy reaches beyond the part that it shares with this log's lineage."""
     room = TierRoom()
     room.produce(b"a", b"b", b"lost")
@@ -139,7 +139,7 @@ async def test_local_records_behind_a_gap_end_at_the_last_stable_offset() -> Non
     assert values(await room.read(13)) == [b"c", b"t", b"d"]
 
 
-async def test_what_leaves_the_disk_meanwhile_is_tried_again(
+async def test_records_that_leave_the_disk_are_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The offset was on the disk a moment ago, so OFFSET_OUT_OF_RANGE would be wrong for a
@@ -212,7 +212,7 @@ async def test_below_the_log_start_is_out_of_range(offset: int) -> None:
 
 
 @pytest.mark.parametrize("offset", [1, 2**63 - 1])
-async def test_what_the_tier_does_not_have_can_be_asked_for_again(offset: int) -> None:
+async def test_offset_without_a_copy_fails_with_a_retriable_error(offset: int) -> None:
     room = TierRoom()
     await room.fill((b"a",))
     with pytest.raises(ApiError) as caught:
@@ -254,7 +254,7 @@ async def test_a_store_that_fails_gives_an_error_and_never_data(how: str) -> Non
     assert (room.reader.running, room.reader.pending, room.reader.kept_bytes) == (0, 0, 0)
 
 
-async def test_a_failure_that_nobody_foresaw_is_one_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unexpected_failure_ends_one_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     room = TierRoom()
     await room.fill((b"a",))
 
@@ -284,7 +284,7 @@ async def many(room: TierRoom, count: int) -> list[RemoteRead | ApiError]:
     return found
 
 
-async def test_so_many_go_on_and_so_many_wait_and_the_rest_is_refused() -> None:
+async def test_reads_beyond_both_limits_are_refused() -> None:
     room = TierRoom()
     await room.fill(*((b"%d" % at,) for at in range(1000)))
     room.held.holding = True
@@ -302,7 +302,7 @@ async def test_so_many_go_on_and_so_many_wait_and_the_rest_is_refused() -> None:
     assert [values(cut) for cut in found if cut] == [[b"%d" % at] for at in range(5)]
 
 
-async def test_who_waits_for_its_turn_is_given_what_another_read_has_brought() -> None:
+async def test_pending_read_takes_the_result_of_another_read() -> None:
     room = TierRoom()
     await room.fill(tuple(b"%d" % at for at in range(9)), (b"last",))
     room.held.holding = True
@@ -317,7 +317,7 @@ async def test_who_waits_for_its_turn_is_given_what_another_read_has_brought() -
     assert len(room.held.sizes) == 2
 
 
-async def test_a_read_that_nobody_waits_for_goes_on_and_is_found() -> None:
+async def test_abandoned_read_continues_and_is_found_later() -> None:
     room = TierRoom()
     await room.fill((b"a", b"b"))
     room.held.holding = True
@@ -336,7 +336,7 @@ async def test_a_read_that_nobody_waits_for_goes_on_and_is_found() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_an_error_that_nobody_heard_is_told_once_while_it_is_new(late: bool) -> None:
+async def test_error_of_an_abandoned_read_is_returned_once_while_it_is_new(late: bool) -> None:
     """P26: an error is kept only briefly, so a store that recovered is read again (tiered seed
     42)."""
     room = TierRoom()
@@ -369,7 +369,7 @@ async def test_error_of_a_part_read_ahead_is_kept_for_its_fetch() -> None:
     assert room.reader.counters["t"].requests == 2
 
 
-async def test_what_is_kept_is_of_use_or_it_goes() -> None:
+async def test_kept_window_that_is_no_longer_valid_is_removed() -> None:
     """A log that was truncated below the window has other records at these offsets now."""
     room = TierRoom()
     await room.fill((b"a", b"b", b"c"))
@@ -390,7 +390,7 @@ async def test_what_is_kept_is_of_use_or_it_goes() -> None:
     assert not room.reader.holds(data, room.log, 1), "another epoch wrote the last of it"
 
 
-async def test_what_is_kept_is_bounded() -> None:
+async def test_kept_windows_are_bounded_in_size() -> None:
     room = TierRoom(max_message_bytes=str(8 * MIB), segment_bytes=str(1 << 30))
     await room.fill(tuple(bytes([at]) * (7 * MIB) for at in range(12)))
     for offset in range(12):
@@ -415,7 +415,7 @@ async def test_kept_is_what_the_store_answered_unless_little_of_it_is_of_use() -
     assert room.reader.kept_bytes == before + segment.size_bytes
 
 
-async def test_what_is_kept_goes_though_nobody_reads_any_more(
+async def test_kept_windows_expire_without_further_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("broker.tiering.reader.SWEEP_S", 0.0)
@@ -439,7 +439,7 @@ async def test_what_is_kept_goes_though_nobody_reads_any_more(
     assert room.reader.kept_bytes > 0, "the timer went with the node"
 
 
-async def test_the_part_behind_is_read_ahead_once_if_nobody_waits() -> None:
+async def test_following_part_is_read_ahead_once_if_no_read_waits() -> None:
     room = TierRoom()
     await room.fill(*((b"%d" % at, b"more") for at in range(4)))
     first = room.reader.read(room.log, 0, 1, committed=False)
@@ -464,7 +464,7 @@ async def test_the_part_behind_is_read_ahead_once_if_nobody_waits() -> None:
     assert room.reader.running == 0, "what is behind is on this disk"
 
 
-async def test_who_reads_on_is_read_a_part_for_and_nothing_of_it_twice() -> None:
+async def test_sequential_reader_gets_whole_parts_without_overlap() -> None:
     """The batch that would be cut is left out of a part.
 
     The index leads to a search within the part, but a consumer that reads on knows where the part
@@ -490,7 +490,7 @@ async def test_who_reads_on_is_read_a_part_for_and_nothing_of_it_twice() -> None
     ]
 
 
-async def test_what_was_read_to_its_end_makes_room_for_what_is_behind_it() -> None:
+async def test_window_read_to_its_end_makes_room_for_the_following_part() -> None:
     """A consumer that reads on is read ahead for, however much it has read."""
     room = TierRoom(max_message_bytes=str(8 * MIB), segment_bytes=str(1 << 30))
     await room.fill(tuple(bytes([at]) * (7 * MIB) for at in range(20)))
@@ -506,7 +506,7 @@ async def test_what_was_read_to_its_end_makes_room_for_what_is_behind_it() -> No
         assert room.reader.kept_bytes <= KEPT_BYTES_MAX
 
 
-async def test_nothing_is_read_ahead_when_much_is_kept_that_nobody_has_read() -> None:
+async def test_read_ahead_stops_while_much_unread_data_is_kept() -> None:
     room = TierRoom(max_message_bytes=str(8 * MIB), segment_bytes=str(1 << 30))
     await room.fill(tuple(bytes([at]) * (7 * MIB) for at in range(20)))
     ahead = []

@@ -45,7 +45,7 @@ def deleted(broker: Broker) -> list[int]:
     ]
 
 
-async def test_drivers_hear_of_roles_in_order(broker: Broker) -> None:
+async def test_drivers_get_roles_in_order(broker: Broker) -> None:
     broker.create_topic(configs=TIERED, replicas=[NODE, OTHER])
     broker.change(leader=OTHER)
     broker.change(leader=NODE)
@@ -56,7 +56,7 @@ async def test_drivers_hear_of_roles_in_order(broker: Broker) -> None:
     assert broker.folders() == ["t-0"], "deleted as that of any replica that moved away"
 
 
-async def test_a_follower_that_leads_asks_what_was_written_before(broker: Broker) -> None:
+async def test_new_leader_requests_the_end_of_the_metadata(broker: Broker) -> None:
     """S6: a new leader first reads all metadata written before its election."""
     broker.create_topic(configs=TIERED, replicas=[NODE, OTHER], leader=OTHER)
     await broker.journal.ready(REMOTE)
@@ -96,7 +96,7 @@ async def test_a_deleted_topic_is_marked_before_its_folder_goes(broker: Broker) 
     assert not broker.files.exists(folder)
 
 
-async def test_a_namesake_made_meanwhile_keeps_its_own(broker: Broker) -> None:
+async def test_recreated_topic_keeps_its_own_segments(broker: Broker) -> None:
     broker.create_topic(configs=TIERED)
     broker.replay(
         RemoveTopicRecord(topic_id=topic_id(1)),
@@ -113,7 +113,7 @@ async def test_a_namesake_made_meanwhile_keeps_its_own(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("has_segments", [True, False])
-async def test_a_folder_that_an_earlier_life_set_aside_is_marked_if_it_has_segments(
+async def test_stray_folder_of_an_earlier_process_is_marked_if_it_has_segments(
     bucket: MemoryObjects, has_segments: bool
 ) -> None:
     before = Broker(MemoryTopic(), bucket)
@@ -160,7 +160,7 @@ async def test_the_topics_leader_removes_what_was_marked(
     await until(lambda: broker.journal.removals() == [])
 
 
-async def test_a_copier_that_has_not_heard_of_the_removal_begins_nothing_more(
+async def test_copier_without_the_removal_record_cannot_begin_a_copy(
     broker: Broker,
 ) -> None:
     broker.create_topic(configs=TIERED)
@@ -193,7 +193,7 @@ async def test_a_removal_is_tried_again_and_goes_on_elsewhere(bucket: MemoryObje
         await each.close()
 
 
-async def test_tiering_switched_off_with_deletion_clears_and_may_begin_anew(
+async def test_tiering_switched_off_with_deletion_clears_and_may_begin_again(
     broker: Broker, bucket: MemoryObjects
 ) -> None:
     """KIP-950: switching tiering off with deletion removes the copies; it can be switched on
@@ -212,7 +212,7 @@ async def test_tiering_switched_off_with_deletion_clears_and_may_begin_anew(
 
 
 @pytest.mark.parametrize("meanwhile", [True, False])
-async def test_a_copy_that_is_heard_of_after_the_clearing_is_cleared_too(
+async def test_copy_read_after_the_clearing_is_cleared_too(
     broker: Broker, bucket: MemoryObjects, meanwhile: bool
 ) -> None:
     """S3: its start record was written before, and committed only after all other copies were
@@ -230,7 +230,7 @@ async def test_a_copy_that_is_heard_of_after_the_clearing_is_cleared_too(
     assert bucket.keys == []
 
 
-async def test_so_is_one_that_is_heard_of_as_the_clearing_ends(
+async def test_copy_read_as_the_clearing_ends_is_cleared_too(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S3: the remover has checked for the last time, and no other broker removes copies."""
@@ -275,7 +275,7 @@ async def test_only_the_leader_that_clears_listens_for_more_to_clear(
     assert broker.journal.cache(REMOTE) is None
 
 
-async def test_what_is_tiered_again_is_not_cleared_any_more(
+async def test_topic_that_is_tiered_again_is_not_cleared(
     broker: Broker, bucket: MemoryObjects
 ) -> None:
     broker.create_topic(configs={**TIERED, **OFF}, replicas=[NODE, OTHER])
@@ -304,7 +304,7 @@ async def test_a_new_leader_goes_on_with_the_clearing(
 
 
 @pytest.mark.parametrize("leader", [OTHER, -1])
-async def test_what_nobody_has_cleared_is_marked_when_the_topic_is_deleted(
+async def test_uncleared_segments_are_marked_when_the_topic_is_deleted(
     broker: Broker, bucket: MemoryObjects, leader: int
 ) -> None:
     """S10: tiering was switched off, and the broker that would remove the copies is gone."""
@@ -329,7 +329,7 @@ async def test_so_it_is_where_it_was_switched_off_in_an_earlier_life(
 
 
 @pytest.mark.parametrize("leader", [NODE, OTHER])
-async def test_what_has_nothing_in_the_tier_any_more_goes_without_a_mark(
+async def test_folder_without_remote_segments_is_removed_without_a_mark(
     broker: Broker, leader: int
 ) -> None:
     broker.create_topic(configs={**TIERED, **OFF}, replicas=[NODE, OTHER], leader=leader)

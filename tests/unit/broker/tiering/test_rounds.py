@@ -87,7 +87,7 @@ async def test_a_pass_at_once_and_then_at_the_interval() -> None:
 
 
 @virtual
-async def test_so_many_at_a_time_as_the_newest_settings_say() -> None:
+async def test_passes_at_once_follow_the_newest_settings() -> None:
     world = World()
     world.takes_s = 1.0
     for name in "abcd":
@@ -121,7 +121,7 @@ async def test_more_settings_begin_what_waits() -> None:
 
 
 @virtual
-async def test_who_has_more_to_do_comes_again_behind_the_others() -> None:
+async def test_key_with_more_to_do_is_queued_behind_the_others() -> None:
     world = World()
     world.pace = PACE._replace(at_once=1)
     world.more = {"a": 2}
@@ -165,7 +165,7 @@ async def test_news_bring_the_next_pass_forward_but_not_that_of_a_store_that_is_
 
 
 @virtual
-async def test_who_is_removed_has_no_further_pass() -> None:
+async def test_removed_key_has_no_further_pass() -> None:
     world = World()
     world.takes_s = 1.0
     world.rounds.add("a")

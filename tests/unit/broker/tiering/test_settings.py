@@ -51,7 +51,7 @@ def test_prefixes_can_be_others() -> None:
         ("rlmm.config.remote.log.metadata.topic.retention.ms", "often"),
     ],
 )
-def test_what_no_tier_can_be_made_of_is_named(key: str, text: str) -> None:
+def test_invalid_settings_are_named(key: str, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         settings(**{key: text})
     assert caught.value.key == key

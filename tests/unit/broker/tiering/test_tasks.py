@@ -120,7 +120,7 @@ async def test_a_leader_copies_what_it_has_and_what_comes(world: TierWorld) -> N
     await world.check(one.broker)
 
 
-async def test_the_same_leadership_said_again_begins_nothing_anew(world: TierWorld) -> None:
+async def test_repeated_leadership_restarts_no_passes(world: TierWorld) -> None:
     one = await with_tasks(world)
     one.tasks.led(one.broker.replica, PARTITION)
     (led,) = one.tasks.leading.values()
@@ -153,7 +153,7 @@ async def test_a_follower_copies_nothing_and_its_disk_gets_smaller(world: TierWo
     await follower.tasks.close()
 
 
-async def test_what_expires_goes_and_a_store_that_was_down_is_asked_again(
+async def test_expired_segments_go_once_the_store_is_back(
     world: TierWorld,
 ) -> None:
     one = await with_tasks(world, retention_bytes=0)
@@ -172,7 +172,7 @@ async def test_what_expires_goes_and_a_store_that_was_down_is_asked_again(
     await world.check(one.broker)
 
 
-async def test_who_follows_now_ends_what_it_did_as_leader(world: TierWorld) -> None:
+async def test_deposed_leader_ends_its_passes(world: TierWorld) -> None:
     one = await with_tasks(world)
     fill(one.broker.log, 7, size=50)
     one.broker.commit()
@@ -224,7 +224,7 @@ async def test_f21_epochs_whose_file_was_lost_come_from_the_tier(world: TierWorl
     await world.check(one.broker)
 
 
-async def test_f21_of_two_lineages_none_is_taken_for_its_own(world: TierWorld) -> None:
+async def test_f21_epochs_are_not_restored_from_two_lineages(world: TierWorld) -> None:
     """F21: two leaders copied the offset before the disk's first, so neither copy is certain."""
     log = make_log(MemoryFiles(), remote_storage_enable=True)
     log.append_as_follower(batch(base_offset=10, epoch=5))

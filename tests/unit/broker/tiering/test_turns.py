@@ -46,7 +46,7 @@ async def test_first_come_first_served_up_to_the_limit_of_the_day() -> None:
     await asyncio.gather(*world.tasks)
 
 
-async def test_who_stops_to_wait_takes_no_turn() -> None:
+async def test_cancelled_waiter_takes_no_turn() -> None:
     world = World(1)
     await settle()
     world.tasks[1].cancel()

@@ -99,7 +99,7 @@ def window(first: int, last: int, held_bytes: int = 10) -> Window:
     )  # fmt: skip
 
 
-def test_what_is_kept_is_found_by_any_offset_in_it() -> None:
+def test_kept_window_is_found_by_each_of_its_offsets() -> None:
     kept = KeptWindows()
     first, second = window(0, 9), window(10, 19)
     for one in (second, first):
@@ -132,7 +132,7 @@ def test_those_that_were_read_to_the_end_go_first_and_then_the_oldest() -> None:
     assert (len(kept), kept.bytes, kept.unread_bytes) == (0, 0, 0)
 
 
-def test_windows_that_begin_alike_are_told_apart() -> None:
+def test_windows_with_equal_begins_are_distinct() -> None:
     kept = KeptWindows()
     short, long = window(0, 4), window(0, 9)
     kept.add(STREAM, LOG, short, 0.0)
