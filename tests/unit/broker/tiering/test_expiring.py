@@ -423,6 +423,21 @@ async def test_copy_finished_after_the_plan_stays_until_another_plan(world: Tier
     assert found.state is SegmentState.COPY_FINISHED
 
 
+async def test_abandoned_copy_is_deleted_though_the_metadata_have_not_changed(
+    world: TierWorld,
+) -> None:
+    """S3: a pass found nothing to do while the copy was in progress."""
+    leader = await copied(world)
+    await leader.write(segment(900, 0, 1))
+    copy = segment_id(900)
+    leader.led.being_copied.add(copy)
+    await leader.expire()
+    assert [one.segment_id for one in leader.known.unfinished()] == [copy]
+    leader.led.being_copied.discard(copy)
+    await leader.expire()
+    assert list(leader.known.unfinished()) == []
+
+
 async def test_plan_with_a_copy_deleted_since_goes_on_with_the_next_one(world: TierWorld) -> None:
     """S10: another leader's deletion of the first copy ends while the log starts are saved."""
     leader = await copied(world, retention_ms=1000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 from dataclasses import replace
 from typing import Any
@@ -130,6 +131,19 @@ async def test_repeated_leadership_restarts_no_passes(world: TierWorld) -> None:
     one.tasks.led(one.broker.replica, PARTITION)
     assert list(one.tasks.leading.values()) != [led]
     assert not led.holds
+    await one.tasks.close()
+
+
+async def test_leadership_of_another_replica_object_replaces_the_passes(world: TierWorld) -> None:
+    """S6: the replica was created again, so the log of the known one is no longer the partition's."""
+    one = await with_tasks(world)
+    one.tasks.led(one.broker.replica, PARTITION)
+    (led,) = one.tasks.leading.values()
+    again = copy.copy(one.broker.replica)
+    one.tasks.led(again, PARTITION)
+    (newer,) = one.tasks.leading.values()
+    assert newer is not led
+    assert newer.replica is again
     await one.tasks.close()
 
 
