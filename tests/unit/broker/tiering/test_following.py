@@ -4,6 +4,7 @@ KIP-1023)."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -13,6 +14,8 @@ from broker.tiering import following
 from broker.tiering.counters import BuildCounters
 from protocol.errors import ApiError, ErrorCode
 from storage.objects import Weather
+from storage.tiered.states import SegmentState
+from storage.tiered.values import SegmentUpdate
 from testkit.memory.tier import partition_of, tiered
 from tests.unit.broker.tiering.followers import World
 
@@ -160,3 +163,66 @@ async def test_without_a_tier_here_nothing_is_built(world: World) -> None:
     await ListOffsetsReset(2).reset(world.link, moved)
     assert set(world.link.asked) == {LATEST, EARLIEST}
     assert moved.partition.log.log_end_offset == 0
+
+
+async def copy_is_being_deleted(world: World) -> None:
+    cache = world.tier.caches[partition_of(world.cluster[1].log).identity]
+    last = max(cache.finished(), key=lambda one: one.end_offset)
+    started = SegmentUpdate(
+        partition=last.partition,
+        segment_id=last.segment_id,
+        broker_id=1,
+        event_timestamp_ms=0,
+        state=SegmentState.DELETE_STARTED,
+    )
+    assert cache.apply(cache.next_offset, started).changed
+
+
+async def copy_is_deleted(world: World) -> None:
+    cache = world.tier.caches[partition_of(world.cluster[1].log).identity]
+    await world.tier.delete(max(cache.finished(), key=lambda one: one.end_offset))
+
+
+async def leader_has_another_epoch(world: World) -> None:
+    world.cluster.change(leader=1)
+
+
+async def nothing(world: World) -> None:
+    """Change nothing: the log begins."""
+
+
+@pytest.mark.parametrize(
+    ("event", "wanted"),
+    [
+        (nothing, True),
+        (copy_is_being_deleted, False),
+        (copy_is_deleted, False),
+        (leader_has_another_epoch, False),
+    ],
+)
+async def test_begin_is_not_wanted_once_its_copy_or_its_epoch_has_ended(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    event: Callable[[World], Awaitable[None]],
+    wanted: bool,
+) -> None:
+    """S1, S5: the log asks once more before it is emptied, after its first write to the disk."""
+    log = world.cluster[2].log
+    answers: list[bool] = []
+
+    async def begin_at(*_: object, still_wanted: Callable[[], bool]) -> bool:
+        await event(world)
+        answers.append(still_wanted())
+        return False
+
+    monkeypatch.setattr(log, "begin_at", begin_at)
+    await world.reset()
+    assert answers == [wanted]
+
+
+async def test_begun_log_carries_out_the_effects_of_its_saved_epochs(world: World) -> None:
+    """S5: until then a replica elected in between shows no record."""
+    carried: list[object] = []
+    world.beginnings._carry_out = lambda partition, _: carried.append(partition)
+    await world.reset()
+    assert carried == [world.cluster[2].partition()]

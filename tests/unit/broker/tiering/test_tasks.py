@@ -135,7 +135,7 @@ async def test_repeated_leadership_restarts_no_passes(world: TierWorld) -> None:
 
 
 async def test_leadership_of_another_replica_object_replaces_the_passes(world: TierWorld) -> None:
-    """S6: the replica was created again, so the log of the known one is no longer the partition's."""
+    """S6: the replica was created again, so the known one's log is no longer the partition's."""
     one = await with_tasks(world)
     one.tasks.led(one.broker.replica, PARTITION)
     (led,) = one.tasks.leading.values()
@@ -144,6 +144,26 @@ async def test_leadership_of_another_replica_object_replaces_the_passes(world: T
     (newer,) = one.tasks.leading.values()
     assert newer is not led
     assert newer.replica is again
+    await one.tasks.close()
+
+
+async def test_partition_stopped_while_its_files_are_restored_lets_no_segment_go(
+    world: TierWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S2: its topic may have left the tier in the meantime."""
+    one = await with_tasks(world)
+    fill(one.broker.log, 7, size=50)
+    one.broker.commit()
+    await one.broker.copy_all()
+    one.tasks.followed(one.broker.replica, PARTITION)
+    assert one.broker.log.bounds.copied_to > 0
+
+    async def stopped(*_: object) -> None:
+        one.tasks.stopped(PARTITION)
+
+    monkeypatch.setattr(one.tasks, "_restore", stopped)
+    await one.tasks._note(PARTITION)
+    assert one.broker.log.bounds.copied_to == 0
     await one.tasks.close()
 
 
