@@ -492,7 +492,9 @@ class TierJudge(Judge):
         """Return whether an abandoned copy still stays.
 
         It stays until a finished copy has its part of the leader's log. No copy will have it while
-        its segment is not closed (seed 3006), or copying is disabled (seed 8915).
+        its segment is not closed (seed 3006), or copying is disabled (seed 8915). No other copy
+        will ever have it if local segments were deleted because of a record that the metadata topic
+        has lost since: then this copy may be the only one with these offsets (seed 90150).
         """
         image = self._promises.metadata.image.topics.partition(*copy.key)
         for machine, one in self._replicas(copy.key):
@@ -500,9 +502,25 @@ class TierJudge(Judge):
                 epochs, log = _epochs(one.log), one.log
                 closed = log.segments.active.base_offset if self._copies(one.topic) else 0
                 first = max(copy.begins, log.local_log_start_offset, closed)
-                offsets = range(first, min(copy.last + 1, log.log_end_offset))
-                return any(epoch_at(copy.epochs, at) == epoch_at(epochs, at) for at in offsets)
+                end = min(copy.last + 1, log.log_end_offset)
+                return any(
+                    epoch_at(copy.epochs, at) == epoch_at(epochs, at) for at in range(first, end)
+                ) or self._is_alone(copy, log, epochs)
         return False
+
+    def _is_alone(self, copy: Copy, log: Log, epochs: Epochs) -> bool:
+        """Return whether the copy has offsets of the leader's log that are neither on its disk nor
+        in a finished copy, and that a lost record listed."""
+        below = range(
+            max(copy.begins, log.log_start_offset),
+            min(copy.last + 1, log.local_log_start_offset),
+        )
+        return any(
+            self._losses.explains(copy.key, at)
+            and epoch_at(copy.epochs, at) == epoch_at(epochs, at)
+            and self.truth.uncovered(copy.key, epochs, at, at + 1) is not None
+            for at in below
+        )
 
     def _copies(self, topic: str) -> bool:
         return self._promises.configs(topic).get(COPY_DISABLED) != "true"

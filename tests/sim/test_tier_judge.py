@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from simulation.judges import tiering
-from simulation.judges.tier_truth import COPY_FINISHED, Copy, boundary_after, epoch_at, hole
+from simulation.judges.tier_truth import (
+    COPY_FINISHED,
+    COPY_STARTED,
+    Copy,
+    boundary_after,
+    epoch_at,
+    hole,
+)
 from simulation.judges.tiering import TierJudge
 from simulation.shapes.shape import TIERED
 from simulation.world.invariants import Violation
@@ -206,3 +213,30 @@ def test_unfinished_copy_stays_until_a_finished_one_has_its_records(
     monkeypatch.setattr(watched.judge, "_replicas", lambda _: [(machine, watched.replicas[0])])
     copy: Any = SimpleNamespace(key=(TOPIC_ID, 0), begins=11, last=14, epochs=((0, 11),))
     assert watched.judge._is_wanted(copy) is stays
+
+
+def copy_of(number: int, first: int, last: int, state: int) -> Copy:
+    """Return a copy of epoch 0."""
+    epochs = ((0, first),)
+    return Copy(bytes([number]) * 16, (TOPIC_ID, 0), first, last, epochs, 1, False, 1, 0, state)
+
+
+@pytest.mark.parametrize(
+    ("lost", "finished", "stays"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_unfinished_copy_stays_if_lost_metadata_listed_the_only_other_one(
+    monkeypatch: pytest.MonkeyPatch, lost: bool, finished: bool, stays: bool
+) -> None:
+    """S3, seed 90150: the disk begins at 10; it let 3 to 6 go because of a record that was lost."""
+    watched = Watched(0)
+    watched.replicas[0].log.segments = SimpleNamespace(active=SimpleNamespace(base_offset=15))
+    promises: Any = watched.judge._promises
+    promises.metadata.image.topics.partition().leader = 1
+    machine = SimpleNamespace(node_id=1)
+    monkeypatch.setattr(watched.judge, "_replicas", lambda _: [(machine, watched.replicas[0])])
+    if lost:
+        gone = copy_of(1, 0, 9, COPY_FINISHED)
+        watched.judge._losses.copies[gone.segment_id] = gone
+    known = [copy_of(2, 2, 7, COPY_FINISHED)] if finished else []
+    monkeypatch.setattr(watched.judge.truth, "finished", lambda _: known)
+    assert watched.judge._is_wanted(copy_of(3, 3, 6, COPY_STARTED)) is stays
