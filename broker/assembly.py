@@ -79,7 +79,8 @@ from storage.log.config import LogConfig
 from storage.log.directory import MetaProperties, read_meta
 from storage.log.errors import BadLogDirectory
 from storage.log.log import Log
-from storage.log.manager import LogManager, LogManagerSettings
+from storage.log.manager import LogManager
+from storage.log.manager_settings import LogManagerSettings
 
 if TYPE_CHECKING:
     from broker.tiering.tier import ObjectsFactory, Tier
@@ -247,7 +248,7 @@ class BrokerServer:
         self.replication.start()
         self._maintenance = [
             self._supervisor.spawn(f"log {name}", self._repeat(chore))
-            for name, chore in self.logs.chores().items()
+            for name, chore in self.logs.chores.jobs().items()
         ]
         self._maintenance.append(self._supervisor.spawn("log cleaner", self.cleaner.run()))
         await self._join()

@@ -79,7 +79,7 @@ class Tier:
             cache_of=self.journal.cache,
             store=self.store,
             at_once=lambda: self.settings.tasks.builds_at_once,
-            save_log_starts=replicas.logs.checkpoint_log_starts,
+            save_log_starts=replicas.logs.checkpoints.save_log_starts,
             carry_out=replicas.carry_out,
         )
         self.tasks = self._build_tasks()
@@ -121,7 +121,7 @@ class Tier:
             node_id=self._replicas.node_id,
             journal=self.journal,
             store=self.store,
-            save_log_starts=self._replicas.logs.checkpoint_log_starts,
+            save_log_starts=self._replicas.logs.checkpoints.save_log_starts,
             at_once=lambda: self.settings.tasks.expirations_at_once,
             supervisor=self._supervisor,
             clock=self._clock,
@@ -147,7 +147,7 @@ class Tier:
             metadata=self.journal,
             store=self.store,
             settings=lambda: self.settings,
-            save_log_starts=self._replicas.logs.checkpoint_log_starts,
+            save_log_starts=self._replicas.logs.checkpoints.save_log_starts,
             supervisor=self._supervisor,
             clock=self._clock,
             rng=self._rng,

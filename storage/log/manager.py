@@ -7,11 +7,8 @@ first log, so that a crash during loading counts as a crash. If a start fails bu
 (a log that cannot be opened, a taken port, a signal), `close` restores the marker, so the next
 start judges the last shutdown in the same way.
 
-Each periodic job checks the clock itself. The owner of the manager calls each of `chores` about
-every second, each from its own task: a slow disk that keeps one job busy for minutes (the removal
-of a big topic, a flush of thousands of logs) must not delay the others. A deletion has two parts: a
-rename on the event loop, which frees the name at once, and the removal in workers after
-`file.delete.delay.ms`.
+The periodic work is in `chores`. A deletion has two parts: a rename on the event loop, which frees
+the name at once, and the removal in workers after `file.delete.delay.ms`.
 """
 
 from __future__ import annotations
@@ -19,16 +16,14 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from protocol.ids import TopicId, random_uuid
 from runtime.clock import Clock
-from runtime.config import NodeConfig, keys_log, keys_replication
 from runtime.metrics import Family
 from runtime.recent_times import RecentTimes
-from runtime.slices import Slices, in_slices
 from storage.files import File, Files
 from storage.log import directory as folders
 from storage.log.checkpoints import (
@@ -37,64 +32,20 @@ from storage.log.checkpoints import (
     LOG_START_CHECKPOINT,
     NO_BROKER_EPOCH,
     RECOVERY_POINT_CHECKPOINT,
-    CorruptCheckpoint,
     TopicPartition,
     decode_clean_shutdown,
     encode_clean_shutdown,
 )
+from storage.log.chores import LogChores
 from storage.log.config import LogConfig
-from storage.log.epoch_file import TOGETHER, write_all
 from storage.log.errors import BadLogDirectory, LogFailed
-from storage.log.log import PRODUCER_ID_EXPIRATION_MS, Log, LogHooks
-from storage.log.offset_checkpoint import OffsetCheckpoint
+from storage.log.log import Log, LogHooks
+from storage.log.log_checkpoints import LogCheckpoints
+from storage.log.manager_settings import LogManagerSettings
 from storage.log.removals import Removals
 
 CLOSING_WORKERS: Final = 8
 """Few, so that cold reads and checkpoints find a worker during the removal of a big topic."""
-REMOVED_PER_STEP: Final = 32
-"""Number of segments; each takes four renames."""
-LOOKED_AT_ONCE: Final = 64
-"""Number of logs; a check of one takes a microsecond."""
-FLUSHED_AT_ONCE: Final = 64
-"""Number of logs that share the writes of the file system (see `storage.files.real`)."""
-
-FLUSH_CHECK_MS: Final = 1_000
-"""Interval of checks for logs to flush, unless log.flush.scheduler.interval.ms is set. Its default
-means never, and then a topic's flush.ms would have no effect."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogManagerSettings:
-    """The node's settings for its logs; fields are named after Kafka's keys if there are any."""
-
-    flush_offset_checkpoint_interval_ms: int = 60_000
-    flush_start_offset_checkpoint_interval_ms: int = 60_000
-    high_watermark_checkpoint_interval_ms: int = 5_000
-    retention_check_interval_ms: int = 300_000
-    flush_scheduler_interval_ms: int = FLUSH_CHECK_MS
-    producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
-    producer_id_expiration_check_interval_ms: int = 600_000
-
-    @classmethod
-    def of(cls, node: NodeConfig) -> LogManagerSettings:
-        flush = keys_log.LOG_FLUSH_SCHEDULER_INTERVAL_MS
-        return cls(
-            flush_offset_checkpoint_interval_ms=node[
-                keys_log.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS
-            ],
-            flush_start_offset_checkpoint_interval_ms=node[
-                keys_log.LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS
-            ],
-            high_watermark_checkpoint_interval_ms=node[
-                keys_replication.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS
-            ],
-            retention_check_interval_ms=node[keys_log.LOG_RETENTION_CHECK_INTERVAL_MS],
-            flush_scheduler_interval_ms=node[flush] if node.is_set(flush) else FLUSH_CHECK_MS,
-            producer_id_expiration_ms=node[keys_log.PRODUCER_ID_EXPIRATION_MS],
-            producer_id_expiration_check_interval_ms=node[
-                keys_log.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS
-            ],
-        )
 
 
 @dataclass(slots=True)
@@ -178,16 +129,12 @@ class LogManager:
             discard=self._discard,
             roll_jitter_ms=lambda limit_ms: rng.randrange(limit_ms),
         )
-        self._to_flush: dict[Log, None] = {}
-        self._removals = Removals(files, directory, clock)
-        self._epochs_due = True
-        self._recovery_points_due = False
-        self._log_starts_due = False
-        self._checkpoints: dict[str, OffsetCheckpoint] = {}
-        self._saving_log_starts = asyncio.Lock()
-        self._log_starts_asked = self._log_starts_answered = 0
+        self._removals = removals = Removals(files, directory, clock)
+        self.checkpoints = LogCheckpoints(files, directory, self.logs, self.report.problems)
+        self.chores = LogChores(
+            files, clock, self.settings, self.logs, self.checkpoints, removals, holds=self._holds
+        )
         self._high_watermarks: dict[TopicPartition, int] = {}
-        self._due_ms: dict[str, float] = {}
         self._closed = False
         self.loading = False
         """True while `load` runs, or if it failed: some logs may be open and others not."""
@@ -216,9 +163,9 @@ class LogManager:
         live = self._sort_out(names)
         self.loading = True
         self.report.clean = self._take_clean_marker()
-        recovery_points = self.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
-        log_starts = self.read_checkpoint(LOG_START_CHECKPOINT)
-        self._high_watermarks = self.read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
+        recovery_points = self.checkpoints.read(RECOVERY_POINT_CHECKPOINT)
+        log_starts = self.checkpoints.read(LOG_START_CHECKPOINT)
+        self._high_watermarks = self.checkpoints.read(HIGH_WATERMARK_CHECKPOINT)
         for name, key in live:
             log = Log.open(
                 self.files,
@@ -241,7 +188,7 @@ class LogManager:
     def _note_loaded(self, log: Log) -> None:
         self.report.loaded += 1
         if log.bounds.cut_unflushed:
-            self._to_flush[log] = None
+            self.chores.to_flush[log] = None
         recovered = not log.recovery_report.clean
         if recovered:
             self.report.recovered += 1
@@ -291,21 +238,6 @@ class LogManager:
         self.files.fsync_dir(self.directory)
         return True
 
-    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """Read an offset checkpoint of this directory; empty if it is missing or corrupt."""
-        try:
-            return self._checkpoint(name).read()
-        except CorruptCheckpoint as error:
-            # Recovery then reads more, and high watermarks begin at the log start.
-            self.report.problems.append(f"{name}: {error}")
-            return {}
-
-    def _checkpoint(self, name: str) -> OffsetCheckpoint:
-        found = self._checkpoints.get(name)
-        if found is None:
-            found = self._checkpoints[name] = OffsetCheckpoint(self.files, self.directory, name)
-        return found
-
     # Logs ------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
@@ -340,8 +272,7 @@ class LogManager:
                 log.assign_topic_id(wanted)
             return log
         path = posixpath.join(self.directory, folders.folder_name(topic, partition))
-        for checkpoint in self._checkpoints.values():
-            checkpoint.forget(key, self.logs)
+        self.checkpoints.forget(key)
         log = Log.open(
             self.files,
             path,
@@ -394,7 +325,7 @@ class LogManager:
         log = self.logs.pop((topic, partition), None)
         if log is None:
             return None
-        self._to_flush.pop(log, None)
+        self.chores.to_flush.pop(log, None)
         if self.watcher is not None:
             self.watcher.removed(log)
         log.close(clean=False)
@@ -408,24 +339,25 @@ class LogManager:
     # Reports from logs -----------------------------------------------------------------------
 
     def _note_rolled(self, log: Log) -> None:
-        self._to_flush[log] = None
+        self.chores.to_flush[log] = None
 
     def _failed(self, log: Log, error: BaseException) -> None:
         self._on_failure(log, error)
 
     def _truncated(self, log: Log) -> None:
-        self._recovery_points_due = True
-        self._to_flush[log] = None
+        self.checkpoints.recovery_points_due = True
+        self.chores.to_flush[log] = None
         if self.watcher is not None:
             self.watcher.truncated(log)
 
     def _start_lowered(self, log: Log) -> None:
-        key = (log.topic, log.partition)
-        start = log.log_start_offset if _has_start_line(log) else None
-        self._checkpoint(LOG_START_CHECKPOINT).correct(key, start, self.logs)
+        self.checkpoints.correct_log_start(log)
 
     def _start_owed(self, log: Log) -> None:
-        self._log_starts_due = True
+        self.checkpoints.log_starts_due = True
+
+    def _holds(self, log: Log) -> bool:
+        return self.watcher is not None and self.watcher.holds(log)
 
     def _discard(self, log: Log, paths: Sequence[str]) -> None:
         for path in paths:
@@ -443,130 +375,9 @@ class LogManager:
 
     def reconfigure(self, settings: LogManagerSettings) -> None:
         """Apply other settings, also to the open logs."""
-        self.settings = settings
+        self.settings = self.chores.settings = settings
         for log in self.logs.values():
             log.producers.expiration_ms = settings.producer_id_expiration_ms
-
-    def chores(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
-        """Return the periodic jobs by name. Call each about every second; it runs only what is
-        due."""
-        return {
-            "flush": self.flush_scheduled,
-            "checkpoints": self.checkpoint_scheduled,
-            "leader epochs": self.save_epochs_scheduled,
-            "retention": self.tidy_scheduled,
-            "removal": self.remove_discarded,
-        }
-
-    async def flush_scheduled(self) -> None:
-        if self._is_due("flush", self.settings.flush_scheduler_interval_ms):
-            await self.flush_due()
-
-    async def checkpoint_scheduled(self) -> None:
-        settings = self.settings
-        if self._recovery_points_due or self._is_due(
-            "recovery points", settings.flush_offset_checkpoint_interval_ms
-        ):
-            await self.checkpoint_recovery_points()
-        if self._log_starts_due or self._is_due(
-            "log starts", settings.flush_start_offset_checkpoint_interval_ms
-        ):
-            await self.checkpoint_log_starts()
-        if self._is_due("high watermarks", settings.high_watermark_checkpoint_interval_ms):
-            await self.checkpoint_high_watermarks()
-
-    async def save_epochs_scheduled(self) -> None:
-        """Save epoch files for which no high watermark waits: of idle partitions, and after
-        recovery."""
-        if self._epochs_due or self._is_due(
-            "leader epochs", self.settings.flush_offset_checkpoint_interval_ms
-        ):
-            self._epochs_due = False
-            await self.save_epochs()
-
-    async def save_epochs(self) -> None:
-        """Write every leader-epoch-checkpoint that is out of date, a few at a time."""
-        dirty = [log for log in self.logs.values() if log.epochs.dirty and log.failure is None]
-        for at in range(0, len(dirty), TOGETHER):
-            writes = {
-                log: write
-                for log in dirty[at : at + TOGETHER]
-                if (write := log.history.to_write()) is not None
-            }
-            errors = await self.files.run(write_all, self.files, list(writes.values()))
-            for (log, write), error in zip(writes.items(), errors, strict=True):
-                try:
-                    if error is not None:
-                        raise error
-                    log.history.written(write)
-                except OSError as failure:
-                    if not log.closed:
-                        log.guard.fail(failure)
-
-    async def tidy_scheduled(self) -> None:
-        """Apply retention and expire idle producers, when due."""
-        settings = self.settings
-        if self._is_due("producers", settings.producer_id_expiration_check_interval_ms):
-            await in_slices(self.expiry_steps(), self._clock)
-        if self._is_due("retention", settings.retention_check_interval_ms):
-            await in_slices(self.retention_steps(list(self.logs)), self._clock)
-            owing = [key for key, log in self.logs.items() if log.bounds.owes_log_start]
-            if owing:
-                await self.checkpoint_log_starts()
-                await in_slices(self.retention_steps(owing), self._clock)
-
-    def _is_due(self, what: str, interval_ms: int) -> bool:
-        now_ms = self._clock.monotonic_ms()
-        due_ms = self._due_ms.get(what)
-        if due_ms is None or now_ms >= due_ms:
-            self._due_ms[what] = now_ms + interval_ms
-        return due_ms is not None and now_ms >= due_ms
-
-    def retention_steps(self, keys: Sequence[TopicPartition]) -> Iterator[int]:
-        """Apply retention in steps of one log or some of its segments; yield how many were
-        removed."""
-        for key in keys:
-            while removed := self._retain(key):
-                yield removed
-            yield 0
-
-    def _retain(self, key: TopicPartition) -> int:
-        log = self.logs.get(key)
-        if log is None or (self.watcher is not None and self.watcher.holds(log)):
-            return 0
-        try:
-            return log.retention(self._clock.now_ms(), REMOVED_PER_STEP)
-        except LogFailed:
-            return 0  # the owner was notified through on_failure
-
-    def expiry_steps(self) -> Iterator[int]:
-        """Expire idle producers in steps; yield how many were removed."""
-        for log in list(self.logs.values()):
-            yield from log.producers.expiry_steps(self._clock.now_ms())
-
-    async def flush_due(self) -> None:
-        """Flush the logs that need it.
-
-        These are logs that rolled or were truncated since the last call, or by a process that was
-        killed, and those for which flush.messages or flush.ms requires a flush.
-        """
-        now_ms = self._clock.now_ms()
-        wanted, self._to_flush = self._to_flush, {}
-        slices = Slices(self._clock)
-        for at, log in enumerate(list(self.logs.values())):
-            if log.durability.is_due(log.config, now_ms):
-                wanted[log] = None
-            if at % LOOKED_AT_ONCE == 0:
-                await slices.breathe()
-        logs = list(wanted)
-        for at in range(0, len(logs), FLUSHED_AT_ONCE):
-            await asyncio.gather(*map(self._flush, logs[at : at + FLUSHED_AT_ONCE]))
-
-    async def _flush(self, log: Log) -> None:
-        try:
-            await log.flush()
-        except LogFailed:
-            return  # reported through on_failure
 
     async def remove_discarded(self, *, at_once: bool = False) -> int:
         """Remove renamed files and folders whose delay is over; all of them if `at_once`.
@@ -574,64 +385,6 @@ class LogManager:
         Returns how many. Raises OSError.
         """
         return await self._removals.run(at_once=at_once)
-
-    # Checkpoints -----------------------------------------------------------------------------
-
-    async def checkpoint_recovery_points(self) -> None:
-        self._recovery_points_due = False
-        points = self.recovery_points()
-        for key, point in points.items():
-            # Until the write is done, either value may be on the disk.
-            bounds = self.logs[key].bounds
-            bounds.checkpointed_recovery_point = max(bounds.checkpointed_recovery_point, point)
-            bounds.saved_recovery_point = min(bounds.saved_recovery_point, point)
-        if not await self.write_checkpoint(RECOVERY_POINT_CHECKPOINT, points):
-            return
-        for key, point in points.items():
-            if key in self.logs:
-                log = self.logs[key]
-                log.bounds.checkpointed_recovery_point = log.bounds.saved_recovery_point = point
-
-    async def checkpoint_log_starts(self) -> None:
-        """Checkpoint the starts of all logs durably: no later crash moves one of them back (S4).
-
-        The starts are those at the time of this call, or later ones. Calls made during a write
-        share the next write: hundreds of logs may begin behind the tier at once. Raises OSError.
-        """
-        self._log_starts_asked += 1
-        mine = self._log_starts_asked
-        async with self._saving_log_starts:
-            if self._log_starts_answered >= mine:
-                return
-            # let callers of this event-loop iteration join: each write visits every log
-            await asyncio.sleep(0)
-            asked = self._log_starts_asked
-            self._log_starts_due = False
-            while True:
-                starts, logs = self.log_starts(), dict(self.logs)
-                if await self.write_checkpoint(LOG_START_CHECKPOINT, starts):
-                    break
-            for key, log in logs.items():
-                log.trimming.saved(starts.get(key, 0))
-            self._log_starts_answered = asked
-
-    async def checkpoint_high_watermarks(self) -> None:
-        await self.write_checkpoint(HIGH_WATERMARK_CHECKPOINT, self.high_watermarks())
-
-    async def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Write a checkpoint (see `OffsetCheckpoint.write`). Raises OSError."""
-        return await self._checkpoint(name).write(offsets)
-
-    def recovery_points(self) -> dict[TopicPartition, int]:
-        return {key: log.recovery_point for key, log in self.logs.items()}
-
-    def log_starts(self) -> dict[TopicPartition, int]:
-        """Return the log starts that the checkpoint needs, see `_has_start_line`."""
-        return {key: log.log_start_offset for key, log in self.logs.items() if _has_start_line(log)}
-
-    def high_watermarks(self) -> dict[TopicPartition, int]:
-        """Return the high watermarks for a restart, see `Log.durable_high_watermark`."""
-        return {key: log.bounds.durable_high_watermark for key, log in self.logs.items()}
 
     # Stop ------------------------------------------------------------------------------------
 
@@ -661,21 +414,13 @@ class LogManager:
             broker_epoch = self.previous_broker_epoch
         try:
             if whole:  # otherwise the checkpoints are right, and these logs are not all
-                await self._checkpoint_all()
+                await self.checkpoints.save_all()
             if clean:
                 path = posixpath.join(self.directory, CLEAN_SHUTDOWN)
                 self.files.write_atomic(path, encode_clean_shutdown(broker_epoch))
         except OSError:
             return False
         return clean
-
-    async def _checkpoint_all(self) -> None:
-        for name, offsets in (
-            (RECOVERY_POINT_CHECKPOINT, self.recovery_points()),
-            (HIGH_WATERMARK_CHECKPOINT, self.high_watermarks()),
-        ):
-            await self.write_checkpoint(name, offsets)
-        await self.checkpoint_log_starts()
 
     async def _flush_all(self) -> bool:
         """Flush all logs in one batch, so that closing each one does not wait."""
@@ -696,11 +441,6 @@ class LogManager:
         except (OSError, LogFailed):
             return False
         return True
-
-
-def _has_start_line(log: Log) -> bool:
-    """Return whether the checkpoint needs the log's start: its first segment's name may differ."""
-    return log.bounds.was_tiered or log.log_start_offset > log.segments.first_base_offset
 
 
 def _settle(logs: Sequence[Log]) -> None:

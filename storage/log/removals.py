@@ -40,7 +40,7 @@ class Removals:
         due_ms = self._clock.monotonic_ms() + delay_ms
         heapq.heappush(self._waiting, (due_ms, self._added, path))
 
-    async def run(self, *, at_once: bool) -> int:
+    async def run(self, *, at_once: bool = False) -> int:
         """Remove what is due, or all paths if `at_once`. Returns how many. Raises OSError."""
         removed = 0
         while (due := self._take(at_once)) or self._renamed:

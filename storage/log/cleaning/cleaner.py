@@ -107,7 +107,7 @@ class LogCleaner:
         If a log ends below its checkpoint, it has lost its tail: records appended from now on are
         dirty.
         """
-        for key, offset in self._manager.read_checkpoint(CLEANER_CHECKPOINT).items():
+        for key, offset in self._manager.checkpoints.read(CLEANER_CHECKPOINT).items():
             log = self._manager.logs.get(key)
             if log is not None:
                 self.checkpoints[key] = min(offset, log.log_end_offset)
@@ -171,7 +171,7 @@ class LogCleaner:
         self._wake.clear()
         if self._checkpoint_due:
             self._checkpoint_due = False
-            await self._manager.write_checkpoint(CLEANER_CHECKPOINT, dict(self.checkpoints))
+            await self._manager.checkpoints.write(CLEANER_CHECKPOINT, dict(self.checkpoints))
 
     # Choosing --------------------------------------------------------------------------------
 
@@ -278,7 +278,7 @@ class LogCleaner:
         key, log = chosen.key, chosen.log
         if log.bounds.saved_recovery_point < chosen.dirty.end:
             await log.flush()
-            await self._manager.checkpoint_recovery_points()
+            await self._manager.checkpoints.save_recovery_points()
         if self._aborted or log.closed:
             raise Stopped
         now_ms, segments, settings = self._clock.now_ms(), list(log.segments), self._settings()

@@ -23,7 +23,7 @@ from runtime.config.schema import NodeKey, Type
 from runtime.config.tables import NODE_KEYS
 from serving.listener_settings import connection_limits, server_limits
 from storage.log.cleaning.cleaner import CleanerSettings
-from storage.log.manager import LogManagerSettings
+from storage.log.manager_settings import LogManagerSettings
 from storage.objects import StoreSettings
 
 BASE = {

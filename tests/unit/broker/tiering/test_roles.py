@@ -298,7 +298,7 @@ async def test_a_new_leader_goes_on_with_the_clearing(
     )
     assert bucket.keys != []
     broker.change(leader=NODE)
-    starts = broker.logs.log_starts()
+    starts = broker.logs.checkpoints.log_starts()
     assert [start for where, start in starts.items() if where[0] == "t"] == [0], "S4: saved first"
     await until(lambda: bucket.keys == [])
 

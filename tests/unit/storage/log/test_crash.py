@@ -119,10 +119,10 @@ class Life:
 
     async def checkpoint(self, manager: LogManager, log: Log) -> None:
         log.update_high_watermark(log.log_end_offset)
-        await manager.save_epochs()
-        await manager.checkpoint_recovery_points()
-        await manager.checkpoint_high_watermarks()
-        await manager.checkpoint_log_starts()
+        await manager.chores.save_epochs()
+        await manager.checkpoints.save_recovery_points()
+        await manager.checkpoints.save_high_watermarks()
+        await manager.checkpoints.save_log_starts()
 
     async def elect(self, manager: LogManager, log: Log) -> None:
         """Begin a new leader epoch with new producer epochs, so that no step must continue their

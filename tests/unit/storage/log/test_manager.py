@@ -22,7 +22,8 @@ from storage.log.checkpoints import RECOVERY_POINT_CHECKPOINT, encode_offsets
 from storage.log.config import LogConfig
 from storage.log.errors import BadLogDirectory, LogFailed
 from storage.log.log import Log
-from storage.log.manager import LogManager, LogManagerSettings
+from storage.log.manager import LogManager
+from storage.log.manager_settings import LogManagerSettings
 from storage.log.producers import ProducerState
 from testkit.loop_holds import ToilClock, ToilingFiles, loop_holds
 from testkit.memory.logs import T0, append, batch, contents, facts, fill
@@ -63,9 +64,9 @@ def world():
 
 async def maintain(manager: LogManager) -> None:
     """Run one round of maintenance in turn, without the removal of deleted logs."""
-    await manager.flush_scheduled()
-    await manager.checkpoint_scheduled()
-    await manager.tidy_scheduled()
+    await manager.chores.flush_scheduled()
+    await manager.chores.checkpoint_scheduled()
+    await manager.chores.tidy_scheduled()
 
 
 def create(manager, topic="topic", partition=0, topic_id=ID):
@@ -142,9 +143,9 @@ async def test_a_start_that_ends_while_it_loads_leaves_the_last_shutdown_as_it_w
         await log.flush()
     logs["c"].advance_log_start(2)
     before = {topic: facts(log) for topic, log in logs.items()}
-    await manager.checkpoint_recovery_points()
-    await manager.checkpoint_high_watermarks()
-    await manager.checkpoint_log_starts()
+    await manager.checkpoints.save_recovery_points()
+    await manager.checkpoints.save_high_watermarks()
+    await manager.checkpoints.save_log_starts()
     if clean:
         assert await manager.close(42)
     names = [name for name in world.names() if name.endswith("checkpoint")]
@@ -217,7 +218,7 @@ async def test_an_unclean_restart_uses_the_recovery_points(world):
     log = create(manager)
     fill(log, 10, size=50)
     await log.flush()
-    await manager.checkpoint_recovery_points()
+    await manager.checkpoints.save_recovery_points()
     again = world.start()
     assert not again.report.clean
     assert again.logs[("topic", 0)].recovery_report.recovered_segments == 1
@@ -231,9 +232,9 @@ async def test_checkpoints_are_kafkas_files(world):
     await log.flush()
     log.update_high_watermark(4)
     log.advance_log_start(3)
-    await manager.checkpoint_recovery_points()
-    await manager.checkpoint_high_watermarks()
-    await manager.checkpoint_log_starts()
+    await manager.checkpoints.save_recovery_points()
+    await manager.checkpoints.save_high_watermarks()
+    await manager.checkpoints.save_log_starts()
     assert world.files.read("/data/recovery-point-offset-checkpoint") == b"0\n1\ntopic 0 5\n"
     assert world.files.read("/data/replication-offset-checkpoint") == b"0\n1\ntopic 0 4\n"
     assert world.files.read("/data/log-start-offset-checkpoint") == b"0\n1\ntopic 0 3\n"
@@ -246,9 +247,9 @@ def test_only_tiered_logs_are_all_in_the_checkpoint_of_log_starts(world, tiered)
     create(world.start())
     world.config = LogConfig(remote_storage_enable=True)
     manager = world.start()
-    assert manager.log_starts() == {("topic", 0): 0}
+    assert manager.checkpoints.log_starts() == {("topic", 0): 0}
     manager.logs[("topic", 0)].configure(LogConfig(remote_storage_enable=tiered))
-    assert manager.log_starts() == ({("topic", 0): 0} if tiered else {})
+    assert manager.checkpoints.log_starts() == ({("topic", 0): 0} if tiered else {})
 
 
 @pytest.mark.parametrize(
@@ -267,7 +268,7 @@ async def test_broken_checkpoints_are_reported_and_survived(world, name, clean):
     if clean:
         await manager.close()
     else:
-        await manager.checkpoint_recovery_points()
+        await manager.checkpoints.save_recovery_points()
     world.files.write_atomic(f"/data/{name}", b"0\n7\nhalf")
     again = world.start()
     assert any(name in problem for problem in again.report.problems)
@@ -280,7 +281,7 @@ async def test_truncation_lowers_the_checkpoint(world):
     fill(log, 6)
     await log.flush()
     await maintain(manager)
-    await manager.checkpoint_recovery_points()
+    await manager.checkpoints.save_recovery_points()
     log.truncate_to(2)
     await maintain(manager)
     assert world.files.read("/data/recovery-point-offset-checkpoint") == b"0\n1\ntopic 0 2\n"
@@ -370,7 +371,7 @@ async def test_a_removal_that_hangs_holds_up_no_other_chore():
         create(manager, f"gone-{number}")
         manager.delete(f"gone-{number}", 0)
     fill(log, 2)
-    chores = manager.chores()
+    chores = manager.chores.jobs()
     for chore in chores.values():
         await chore()
     world.clock.advance(60_000)
@@ -485,7 +486,7 @@ async def test_rolled_logs_are_flushed(world):
     rolled, small = create(manager, "rolled"), create(manager, "small")
     fill(rolled, 10, size=50)
     fill(small, 2)
-    await manager.flush_due()
+    await manager.chores.flush_due()
     assert (rolled.recovery_point, small.recovery_point) == (10, 0)
 
 
@@ -517,10 +518,10 @@ async def test_ten_thousand_rolled_logs_are_found_without_a_search_for_each():
 
     logs = [Rolled() for _ in range(10_000)]
     manager.logs = dict(enumerate(logs))
-    manager._to_flush = dict.fromkeys(logs)
-    await manager.flush_due()
+    manager.chores.to_flush = dict.fromkeys(logs)
+    await manager.chores.flush_due()
     assert compared < 100
-    assert manager._to_flush == {}
+    assert manager.chores.to_flush == {}
 
 
 async def test_logs_that_are_due_are_flushed_together():
@@ -529,7 +530,7 @@ async def test_logs_that_are_due_are_flushed_together():
     manager = world.start()
     for number in range(100):
         fill(manager.get_or_create("t", number, ID, world.config), 1)
-    await manager.flush_due()
+    await manager.chores.flush_due()
     assert files.together_max > 50
     assert {log.recovery_point for log in manager.logs.values()} == {1}
 
@@ -577,17 +578,17 @@ async def test_idle_partitions_epochs_are_saved_at_leisure(world):
     logs = [create(manager, "t", number) for number in range(40)]
     for log in logs:
         log.history.lead(3)
-    await manager.save_epochs_scheduled()
+    await manager.chores.save_epochs_scheduled()
     assert {log.epochs.dirty for log in logs} == {False}
     assert world.files.read("/data/t-39/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
     logs[0].history.lead(4)
-    await manager.save_epochs_scheduled()
+    await manager.chores.save_epochs_scheduled()
     world.clock.advance(60_000)
     assert logs[0].epochs.dirty
-    await manager.save_epochs_scheduled()
-    await manager.save_epochs_scheduled()
+    await manager.chores.save_epochs_scheduled()
+    await manager.chores.save_epochs_scheduled()
     world.clock.advance(60_000)
-    await manager.save_epochs_scheduled()
+    await manager.chores.save_epochs_scheduled()
     assert not logs[0].epochs.dirty
 
 
@@ -596,11 +597,11 @@ def test_another_time_to_forget_producers_holds_for_open_logs_and_new_ones(world
     log = create(manager, "a")
     append(log, batch(producer=Producer(7, 0, 0)))
     world.clock.advance(60_000)
-    assert sum(manager.expiry_steps()) == 0
+    assert sum(manager.chores.expiry_steps()) == 0
     manager.reconfigure(LogManagerSettings(producer_id_expiration_ms=60_000))
     other = create(manager, "b")
     assert log.producers.expiration_ms == other.producers.expiration_ms == 60_000
-    assert sum(manager.expiry_steps()) == 1
+    assert sum(manager.chores.expiry_steps()) == 1
 
 
 async def test_flush_ms():
@@ -651,13 +652,13 @@ async def test_no_chore_holds_the_loop_for_long():
     for producer_id in range(5_000):
         log.producers._producers[producer_id] = state = ToilingState(producer_id)
         state.clock, state.last_timestamp_ms = clock, T0
-    for chore in manager.chores().values():
+    for chore in manager.chores.jobs().values():
         await chore()
     for number in range(300):
         manager.delete("gone", number)
     clock.advance(24 * 3_600_000)
     async with loop_holds(clock) as holds:
-        for chore in manager.chores().values():
+        for chore in manager.chores.jobs().values():
             await chore()
     assert log.log_start_offset == 500 and len(log.producers) == 0
     assert world.names("-delete") == []
@@ -680,10 +681,10 @@ async def test_checkpoints_are_encoded_in_a_worker(monkeypatch):
 
     monkeypatch.setattr("storage.log.offset_checkpoint.encode_offsets", encode_slowly)
     async with loop_holds(clock) as holds:
-        await manager.checkpoint_high_watermarks()
-        await manager.checkpoint_recovery_points()
+        await manager.checkpoints.save_high_watermarks()
+        await manager.checkpoints.save_recovery_points()
     assert holds.longest_ms < SLICE_MS
-    assert len(manager.read_checkpoint(RECOVERY_POINT_CHECKPOINT)) == 100
+    assert len(manager.checkpoints.read(RECOVERY_POINT_CHECKPOINT)) == 100
 
 
 class ToilingState(ProducerState):
@@ -707,8 +708,8 @@ def test_retention_of_all(world):
     log = manager.get_or_create("t", 0, ID, world.config)
     fill(log, 5, size=50)
     log.update_high_watermark(5)
-    assert sum(manager.retention_steps([*manager.logs])) > 1
-    assert sum(manager.expiry_steps()) == 0
+    assert sum(manager.chores.retention_steps([*manager.logs])) > 1
+    assert sum(manager.chores.expiry_steps()) == 0
 
 
 @pytest.mark.parametrize("copied", [True, False])
@@ -726,9 +727,9 @@ async def test_s4_tiered_log_starts_after_a_crash_at_an_offset_that_still_exists
     log.update_high_watermark(10)
     if copied:
         log.advance_log_start(7)  # DeleteRecords
-    await manager.tidy_scheduled()
+    await manager.chores.tidy_scheduled()
     world.clock.advance(manager.settings.retention_check_interval_ms)
-    await manager.tidy_scheduled()
+    await manager.chores.tidy_scheduled()
     assert log.segments.first_base_offset > 0, "in the same round"
     again = world.start().logs[("t", 0)]
     assert again.segments.first_base_offset <= again.log_start_offset == log.log_start_offset
@@ -737,9 +738,9 @@ async def test_s4_tiered_log_starts_after_a_crash_at_an_offset_that_still_exists
 async def test_an_unchanged_checkpoint_is_not_written_again(world):
     manager = world.start()
     create(manager)
-    await manager.checkpoint_high_watermarks()
+    await manager.checkpoints.save_high_watermarks()
     world.files.unlink("/data/replication-offset-checkpoint")
-    await manager.checkpoint_high_watermarks()
+    await manager.checkpoints.save_high_watermarks()
     assert "replication-offset-checkpoint" not in world.names()
 
 
@@ -759,7 +760,7 @@ async def test_a_power_cut_that_undoes_a_truncation_shows_nothing_that_was_cut(f
     if flushed:
         await log.flush()
     assert log.bounds.durable_high_watermark == (9 if flushed else 6)
-    await manager.checkpoint_high_watermarks()
+    await manager.checkpoints.save_high_watermarks()
     world.files.crash()
     world.files = LossyFiles(world.files.backing)
     log = world.start().logs[("topic", 0)]
@@ -781,8 +782,8 @@ async def test_p4_unflushed_truncation_of_a_killed_process_may_be_undone(flushed
     assert (log.log_end_offset, log.epochs.epoch_at(6)) == (9, 1)
     log.update_high_watermark(9)
     if flushed:
-        await manager.flush_due()
-    await manager.checkpoint_high_watermarks()
+        await manager.chores.flush_due()
+    await manager.checkpoints.save_high_watermarks()
     world.files.crash()
     world.files = LossyFiles(world.files.backing)
     log = world.start().logs[("topic", 0)]
@@ -810,7 +811,7 @@ async def test_a_cut_is_on_the_disk_with_the_next_round_of_flushes(world):
     log = create(manager)
     fill(log, 9)
     log.truncate_to(6)
-    await manager.flush_due()
+    await manager.chores.flush_due()
     assert not log.bounds.cut_unflushed
 
 
@@ -824,9 +825,9 @@ async def test_a_new_log_does_not_inherit_the_checkpoints_of_its_namesake():
     old.update_high_watermark(9)
     old.advance_log_start(5)
     for write in (
-        manager.checkpoint_recovery_points,
-        manager.checkpoint_log_starts,
-        manager.checkpoint_high_watermarks,
+        manager.checkpoints.save_recovery_points,
+        manager.checkpoints.save_log_starts,
+        manager.checkpoints.save_high_watermarks,
     ):
         await write()
     assert manager.delete("topic", 0)
@@ -868,7 +869,7 @@ async def test_a_checkpoint_under_way_does_not_bring_a_namesake_back():
     fill(old, 9, size=50)
     old.update_high_watermark(9)
     old.advance_log_start(5)
-    writing = asyncio.ensure_future(manager.checkpoint_log_starts())
+    writing = asyncio.ensure_future(manager.checkpoints.save_log_starts())
     await waiting.wait()
     manager.delete("topic", 0)
     create(manager, topic_id=OTHER_ID)
@@ -885,7 +886,7 @@ async def test_s4_log_starts_are_durable_when_their_checkpoint_returns():
     manager = world.start()
     for each in (create(manager), create(manager, "other")):
         fill_and_begin_at(each, 5)
-    saving = asyncio.ensure_future(manager.checkpoint_log_starts())
+    saving = asyncio.ensure_future(manager.checkpoints.save_log_starts())
     await waiting.wait()
     manager.delete("other", 0)
     create(manager, "other", topic_id=OTHER_ID)  # which removes the line of the old one
@@ -912,7 +913,7 @@ async def test_a_log_that_begins_lower_than_before_is_not_emptied_by_the_old_sta
     world.config = replace(log.config, remote_storage_enable=tiered)
     log.configure(world.config)
     fill_and_begin_at(log, 7)
-    saving = asyncio.ensure_future(manager.checkpoint_log_starts())
+    saving = asyncio.ensure_future(manager.checkpoints.save_log_starts())
     await waiting.wait()
     if not under_way:
         gate.set()
@@ -935,17 +936,17 @@ async def test_s4_log_start_checkpoints_requested_during_a_write_share_the_next(
     log = create(manager)
     fill_and_begin_at(log, 4)
     written: list[int] = []
-    write = manager.write_checkpoint
+    write = manager.checkpoints.write
 
     async def counted(name: str, offsets: Mapping[tuple[str, int], int]) -> bool:
         written.append(offsets["topic", 0])
         return await write(name, offsets)
 
-    manager.write_checkpoint = counted
-    first = asyncio.ensure_future(manager.checkpoint_log_starts())
+    manager.checkpoints.write = counted
+    first = asyncio.ensure_future(manager.checkpoints.save_log_starts())
     await waiting.wait()
     log.advance_log_start(5)
-    others = [asyncio.ensure_future(manager.checkpoint_log_starts()) for _ in range(5)]
+    others = [asyncio.ensure_future(manager.checkpoints.save_log_starts()) for _ in range(5)]
     await asyncio.sleep(0)
     assert not any(one.done() for one in others), "what is being written is older than they are"
     gate.set()
@@ -965,15 +966,15 @@ async def test_log_start_checkpoints_of_one_loop_iteration_check_all_logs_once()
     manager = World().start()
     create(manager)
     looks = 0
-    look = manager.log_starts
+    look = manager.checkpoints.log_starts
 
     def counted() -> Mapping[tuple[str, int], int]:
         nonlocal looks
         looks += 1
         return look()
 
-    manager.log_starts = counted
-    await asyncio.gather(*(manager.checkpoint_log_starts() for _ in range(5)))
+    manager.checkpoints.log_starts = counted
+    await asyncio.gather(*(manager.checkpoints.save_log_starts() for _ in range(5)))
     assert looks == 1
 
 
@@ -983,15 +984,15 @@ async def test_s4_failed_log_start_write_fails_only_its_own_caller():
     fill(log, 9, size=50)
     log.update_high_watermark(9)
     log.advance_log_start(5)
-    write = manager.write_checkpoint
+    write = manager.checkpoints.write
 
     async def fails(name: str, offsets: Mapping[tuple[str, int], int]) -> bool:
-        manager.write_checkpoint = write
+        manager.checkpoints.write = write
         raise OSError("disk")
 
-    manager.write_checkpoint = fails
+    manager.checkpoints.write = fails
     found = await asyncio.gather(
-        *(manager.checkpoint_log_starts() for _ in range(3)), return_exceptions=True
+        *(manager.checkpoints.save_log_starts() for _ in range(3)), return_exceptions=True
     )
     assert [type(one) for one in found] == [OSError, type(None), type(None)]
     assert log.bounds.saved_log_start == 5
@@ -1009,8 +1010,8 @@ async def _tiered_without_its_oldest(world: World, manager: LogManager) -> Log:
     log.update_high_watermark(9)
     log.configure(replace(CONFIG, retention_bytes=300))
     assert log.retention(T0)
-    await manager.checkpoint_log_starts()
-    assert ("topic", 0) not in manager.log_starts()
+    await manager.checkpoints.save_log_starts()
+    assert ("topic", 0) not in manager.checkpoints.log_starts()
     world.config = TIERED
     log.configure(TIERED)
     return log
@@ -1020,7 +1021,7 @@ async def test_s4_the_start_of_a_log_that_becomes_tiered_is_saved_at_once():
     world = World(LossyFiles(MemoryFiles()))
     manager = world.start()
     start = (await _tiered_without_its_oldest(world, manager)).log_start_offset
-    await manager.checkpoint_scheduled()
+    await manager.chores.checkpoint_scheduled()
     world.files.crash()
     world.files = LossyFiles(world.files.backing)
     assert world.start().logs[("topic", 0)].log_start_offset == start > 0
@@ -1035,10 +1036,10 @@ async def test_a_start_that_the_checkpoint_does_not_name_any_more_is_not_counted
     log.update_high_watermark(9)
     first = log.segments[1].base_offset
     log.advance_log_start(first)
-    await manager.checkpoint_log_starts()
+    await manager.checkpoints.save_log_starts()
     assert log.bounds.saved_log_start == first
     assert log.retention(T0)
-    await manager.checkpoint_log_starts()
+    await manager.checkpoints.save_log_starts()
     assert log.bounds.saved_log_start == 0
 
 

@@ -328,7 +328,7 @@ async def paused_in_the_swap() -> tuple[Cleaning, Paused, asyncio.Task[bool]]:
     one.append(*pairs("a=1", "a=2", "b=1"))
     one.roll()
     await one.log.flush()
-    await one.manager.checkpoint_recovery_points()
+    await one.manager.checkpoints.save_recovery_points()
     pause = Paused(1)
     files.before_work = pause
     task = asyncio.ensure_future(one.cleaner.clean_one())
@@ -370,10 +370,10 @@ async def test_appends_during_the_swap_are_kept():
 async def test_retention_waits_for_the_round():
     one, pause, task = await paused_in_the_swap()
     assert one.cleaner.holds(one.log)
-    assert sum(one.manager.retention_steps([*one.manager.logs])) == 0
+    assert sum(one.manager.chores.retention_steps([*one.manager.logs])) == 0
     pause.go_on.set()
     await task
-    assert list(one.manager.retention_steps([*one.manager.logs])) == [0]
+    assert list(one.manager.chores.retention_steps([*one.manager.logs])) == [0]
 
 
 async def test_a_cancelled_round_leaves_nothing_behind():
@@ -393,7 +393,7 @@ async def test_a_truncation_moves_the_checkpoint_back():
     assert one.cleaner.checkpoints == {KEY: 2}
     one.log.truncate_to(1)
     await one.cleaner.checkpoint()
-    assert one.manager.read_checkpoint(CLEANER_CHECKPOINT) == {KEY: 1}
+    assert one.manager.checkpoints.read(CLEANER_CHECKPOINT) == {KEY: 1}
 
 
 async def test_a_deleted_log_leaves_the_checkpoint():
@@ -402,7 +402,7 @@ async def test_a_deleted_log_leaves_the_checkpoint():
     await one.roll_and_clean()
     one.manager.delete("topic", 0)
     await one.cleaner.checkpoint()
-    assert one.manager.read_checkpoint(CLEANER_CHECKPOINT) == {}
+    assert one.manager.checkpoints.read(CLEANER_CHECKPOINT) == {}
 
 
 # Failures ------------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ class Life:
 
     async def flush(self, at: Cleaning) -> None:
         await at.log.flush()
-        await at.manager.checkpoint_recovery_points()
+        await at.manager.checkpoints.save_recovery_points()
         await at.manager.remove_discarded()
         self.durable_end = max(self.durable_end, at.log.recovery_point)
 
