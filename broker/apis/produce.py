@@ -44,6 +44,7 @@ from protocol.transport.dispatch import (
 from protocol.transport.long_requests import WEIGHT_MAX, encoded_in_slices
 from runtime.slices import SharedSlices
 from storage.log.append import AppendInfo
+from storage.log.errors import LogFailed
 
 if TYPE_CHECKING:
     from broker.replication.appends.late import LateAppend
@@ -500,7 +501,9 @@ def _failure(index: int, error: ApiError) -> _Result:
 def _fill_failure(result: _Result, error: ApiError) -> None:
     result.error_code = error.code
     result.base_offset = -1
-    result.error_message = error.message
+    if not isinstance(error, LogFailed):
+        # Its message names files of this broker, which has logged it.
+        result.error_message = error.message
     if isinstance(error, RecordsRefused):
         result.record_errors = [
             ProduceResponse.BatchIndexAndErrorMessage(

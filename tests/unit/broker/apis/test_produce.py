@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -390,3 +391,26 @@ async def test_a_request_with_too_many_batches_closes_the_connection() -> None:
     h = Harness()
     with pytest.raises(CloseConnection):
         h.call(to_many(400_001), 12)
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+async def test_produce_on_failed_disk_names_no_file_of_the_broker(
+    batches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk's error is for the broker's log; a client gets KAFKA_STORAGE_ERROR alone."""
+    h = Harness()
+    h.create_topic(partitions=2)
+
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    kind = type(h.partition().log.segments.active.log)
+    monkeypatch.setattr(kind, "append", full)
+    monkeypatch.setattr(kind, "append_many", full)
+    request = produce_request(batch(b"a"))
+    for index in range(1, batches):
+        request.topic_data[0].partition_data.append(
+            ProduceRequest.PartitionProduceData(index=index, records=batch(b"b"))
+        )
+    result = h.call(request).responses[0].partition_responses[0]
+    assert (result.error_code, result.error_message) == (ErrorCode.KAFKA_STORAGE_ERROR, None)
