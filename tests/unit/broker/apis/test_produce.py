@@ -412,5 +412,5 @@ async def test_produce_on_failed_disk_names_no_file_of_the_broker(
         request.topic_data[0].partition_data.append(
             ProduceRequest.PartitionProduceData(index=index, records=batch(b"b"))
         )
-    result = h.call(request).responses[0].partition_responses[0]
+    result = h.call(request, 12).responses[0].partition_responses[0]
     assert (result.error_code, result.error_message) == (ErrorCode.KAFKA_STORAGE_ERROR, None)
