@@ -99,7 +99,7 @@ async def answer(question: Question, connected: Connected) -> bytes:
         return frames.encode({"number": number, "value": await value_of(question, connected)})
     except (CommandFailed, frames.FrameError) as error:
         reason = str(error)
-    except Exception as error:  # noqa: BLE001 - the next question may be another one
+    except Exception as error:  # noqa: BLE001 - the helper must serve the next request
         traceback.print_exc()
         reason = f"the helper failed: {error!r}"
     return frames.encode({"number": number, "error": frames.clipped(reason)})

@@ -127,8 +127,10 @@ def snapshot_parts(
 ) -> Iterator[bytes]:
     """Yield the file's bytes, batch by batch; each part takes little time to encode.
 
-    kraft.version is written from 1 on, and with it the voter set. None is for the first snapshot of
-    a node whose quorum exists already.
+    Args:
+        voters: written from kraft_version 1 on; None for the first snapshot of a node that joins an
+            existing quorum.
+        kraft_version: written from 1 on.
     """
     epoch = snapshot_id.epoch
     head: list[ControlRecord] = [snapshot_header(last_contained_timestamp_ms)]

@@ -17,14 +17,14 @@ from protocol.schema import Message, Struct, parse_versions
 from testkit.records.kio_messages import NAMES_BEFORE
 from testkit.records.messages import EXAMPLES, message_classes, messages_of
 
-# It shows these under other names, as sets.
+# kafka-python shows these under other names, as sets.
 BIT_SETS = {
     "authorized_operations",
     "cluster_authorized_operations",
     "topic_authorized_operations",
 }
-# It reads an ApiVersions answer of version 0 inside every version, and the consumer protocol with
-# the version in front.
+# kafka-python accepts an ApiVersions response of version 0 for every version, and reads the
+# consumer protocol with its version.
 SPECIAL = {"ApiVersionsResponse", "ConsumerProtocolAssignment", "ConsumerProtocolSubscription"}
 MODULES = ("admin", "consumer", "metadata", "producer", "sasl")
 OURS = {cls.__name__: cls for cls in message_classes()}
@@ -87,7 +87,7 @@ def test_same_bytes(cls: type[Message], other: Any, version: int) -> None:
         data = codec.encode(msg, version)
         read = other.decode(data, version=version)
         assert_same_values(msg, read, version)
-        read._header = None  # it cannot write what it has read without this
+        read._header = None  # kafka-python cannot encode it
         assert bytes(read.encode(version=version)) == data
 
     run()

@@ -210,7 +210,7 @@ async def test_list_offsets_after_change_of_leader_is_refused() -> None:
 async def test_list_offsets_finds_record_tiered_during_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The tier was searched before the segment was only there, the disk afterwards."""
+    """The lookup searched the tier before the segment was copied, and the disk after its deletion."""
     r = await room()
     lookups = r.h.context.time_lookups
     find = lookups.find
