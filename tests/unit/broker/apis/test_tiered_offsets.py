@@ -210,7 +210,7 @@ async def test_list_offsets_after_change_of_leader_is_refused() -> None:
 async def test_list_offsets_finds_record_tiered_during_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The lookup searched the tier before the segment was copied, and the disk after its deletion."""
+    """The lookup searches the tier before the copy, and the disk after the local deletion."""
     r = await room()
     lookups = r.h.context.time_lookups
     find = lookups.find
