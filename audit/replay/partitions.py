@@ -80,9 +80,9 @@ class Partitions:
             self.grown.append(partition)
         if transition.shrunk:
             statistics.isr_shrinks += 1
-        told = local_logs(value)
-        if told is not None:
-            partition.local_logs = told
+        reported = local_logs(value)
+        if reported is not None:
+            partition.local_logs = reported
         passed = self._passed_over(partition, transition.elected)
         if not transition.quiet:
             self._report_transition(partition, before, transition, change, offset, passed)

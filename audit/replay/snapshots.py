@@ -111,10 +111,10 @@ def state_differences(
         ("configuration of", mine.configs, other.configs),
         ("entry", mine.entities, other.entities),
     )
-    for what, replayed, said in parts:
-        for key in _different(replayed, said):
+    for what, replayed, stored in parts:
+        for key in _different(replayed, stored):
             yield Difference(
-                f"{what} {_shown(key)}", _plain(replayed.get(key)), _plain(said.get(key))
+                f"{what} {_shown(key)}", _plain(replayed.get(key)), _plain(stored.get(key))
             )
 
 

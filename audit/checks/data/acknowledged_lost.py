@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from audit.checks.data.base import DataCheck, PartitionView
 from audit.findings.finding import Complaint
 
-TOLD_MAX = 100
+FINDINGS_MAX = 100
 
 
 class AcknowledgedLost(DataCheck):
@@ -16,19 +16,19 @@ class AcknowledgedLost(DataCheck):
     def on_partition(self, view: PartitionView) -> Iterable[Complaint]:
         log = view.reference
         places = {value: offset for offset, value in log.values.items()}
-        told = 0
+        count = 0
         for sent in sorted(view.work.sent, key=lambda s: s.offset):
             if sent.offset < log.start_offset or log.values.get(sent.offset) == sent.value:
                 continue
             there = places.get(sent.value)
             if there is not None:
-                what = f"it stands at offset {there} instead"
+                what = f"it is at offset {there} instead"
             elif sent.offset >= log.end_offset:
                 what = f"the log ends at {log.end_offset}"
             elif view.work.compacted:
                 continue
             else:
-                what = "something else stands there"
+                what = "that offset has other content"
             yield Complaint(
                 f"a record of client {sent.process} was acknowledged at offset {sent.offset} of "
                 f"{view.work.topic}-{view.work.partition}, but in the log of broker {log.broker} "
@@ -37,6 +37,6 @@ class AcknowledgedLost(DataCheck):
                 after={"broker": log.broker, "end_offset": log.end_offset},
                 offset=sent.offset,
             )
-            told += 1
-            if told == TOLD_MAX:
+            count += 1
+            if count == FINDINGS_MAX:
                 return

@@ -65,23 +65,23 @@ class LeaderEpochs(DataCheck):
         if entries is None or view.work.compacted:
             return
         log_start = replica.log_start
-        said = {epoch: max(start, log_start) for epoch, start in entries}
+        starts = {epoch: max(start, log_start) for epoch, start in entries}
         first: dict[int, int] = {}
         for offset, batch in sorted(replica.batches.items()):
             if batch.next_offset > log_start and batch.epoch >= 0:
                 first.setdefault(batch.epoch, max(offset, log_start))
-        agreed = max((epoch for epoch in first if said.get(epoch) == first[epoch]), default=-1)
+        agreed = max((epoch for epoch in first if starts.get(epoch) == first[epoch]), default=-1)
         for epoch, offset in first.items():
-            if epoch not in said and (epoch < agreed or replica.files.at_rest):
+            if epoch not in starts and (epoch < agreed or replica.files.at_rest):
                 yield Complaint(
                     f"the leader epoch checkpoint of broker {replica.broker} lacks epoch {epoch}, "
                     f"which begins at offset {offset}",
                     after={"checkpoint": [list(entry) for entry in entries]},
                     offset=offset,
                 )
-            elif said.get(epoch, offset) != offset:
+            elif starts.get(epoch, offset) != offset:
                 yield Complaint(
                     f"in the leader epoch checkpoint of broker {replica.broker}, epoch {epoch} "
-                    f"begins at offset {said[epoch]}, but its first batch is at {offset}",
+                    f"begins at offset {starts[epoch]}, but its first batch is at {offset}",
                     offset=offset,
                 )

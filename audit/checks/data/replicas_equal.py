@@ -43,7 +43,7 @@ class ReplicasEqual(DataCheck):
         mine = view.reference
         committed = min(mine.files.high_watermark, other.files.high_watermark)
         begin = max(mine.start_offset, other.start_offset)
-        told = 0
+        count = 0
         for offset in sorted(mine.batches.keys() | other.batches.keys()):
             left, right = mine.batches.get(offset), other.batches.get(offset)
             if left == right or not begin <= offset < committed:
@@ -58,8 +58,8 @@ class ReplicasEqual(DataCheck):
                 after={"broker": other.broker, "batch": right and right._asdict()},
                 offset=offset,
             )
-            told += 1
-            if told == DIFFERENCES_MAX:
+            count += 1
+            if count == DIFFERENCES_MAX:
                 return
 
 

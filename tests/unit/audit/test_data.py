@@ -409,7 +409,7 @@ def test_an_acknowledged_record_at_another_offset(brokers: Brokers, compacted: b
     (found,) = brokers.messages()
     assert found == (
         "acknowledged-lost: a record of client 1 was acknowledged at offset 2 of t-0, but in the "
-        "log of broker 1 it stands at offset 4 instead"
+        "log of broker 1 it is at offset 4 instead"
     )
 
 
@@ -423,7 +423,7 @@ def test_an_acknowledged_record_beyond_the_end(brokers: Brokers) -> None:
 def test_something_else_at_an_acknowledged_offset(brokers: Brokers, offset: int) -> None:
     brokers.sends[offset] = send(66, offset, offset)
     (found,) = brokers.messages()
-    assert found.endswith("in the log of broker 1 something else stands there")
+    assert found.endswith("in the log of broker 1 that offset has other content")
 
 
 def test_a_cleaned_log_may_lack_an_acknowledged_record(brokers: Brokers) -> None:
