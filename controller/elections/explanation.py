@@ -101,7 +101,7 @@ def explain_partition(
     strategy = strategy_in_force(view, topic.name)
     managed = recovery_manager_enabled(view)
     order = elections.rules(topic).local_logs
-    heard = _heard(elections, topic, index, partition, facts)
+    answers = _answers(elections, topic, index, partition, facts)
 
     def reason_against(broker_id: int) -> str | None:
         eligibility = eligibility_of(broker_id)
@@ -110,7 +110,7 @@ def explain_partition(
         if broker_id in (partition.leader, *partition.isr, *partition.elr):
             return None
         if waiting is not None and waiting.waits is WaitsFor.ANSWERS:
-            fact = heard.get(broker_id)
+            fact = answers.get(broker_id)
             counts = fact is not None and fact.leader_epoch == partition.leader_epoch
             return None if counts else UNHEARD
         if strategy.strategy is RecoveryStrategy.AGGRESSIVE and not managed:
@@ -120,7 +120,7 @@ def explain_partition(
     def candidate(broker_id: int) -> Candidate:
         reason = reason_against(broker_id)
         answer = None
-        if (fact := heard.get(broker_id)) is not None:
+        if (fact := answers.get(broker_id)) is not None:
             age_ms = max(0, int(view.monotonic_ms - fact.heard_ms))
             answer = Answer(fact.last_epoch, fact.end_offset, age_ms)
         return Candidate(
@@ -146,7 +146,7 @@ def explain_partition(
     )
 
 
-def _heard(
+def _answers(
     elections: ElectionContext,
     topic: TopicImage,
     index: int,

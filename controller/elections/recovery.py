@@ -102,7 +102,7 @@ from runtime.marks import mark
 
 LOOKS_PER_TURN: Final = 150
 """Partitions examined in one step: about 5 ms if each has an election, including the append."""
-LED: Final = RecoveryOutcome(ErrorCode.NONE)
+ELECTED: Final = RecoveryOutcome(ErrorCode.NONE)
 DELETED: Final = RecoveryOutcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 _log = get_logger("controller")
@@ -210,7 +210,7 @@ class UncleanRecovery:
                         first = first or f"{state.name}-{key[1]}"
                         recovered.append(record)  # type: ignore[arg-type]
                     self._waiting.unqueue(key)
-                    self._close(key, LED, by_log=by_log)
+                    self._close(key, ELECTED, by_log=by_log)
                 elif key in self._waiting or leader == NO_LEADER:
                     self._waiting.queue((key,))
             elif self._waiting and not wide:
@@ -304,9 +304,9 @@ class UncleanRecovery:
             mark("controller.recovery-other-life")
         else:
             named = set(question.partitions)
-            for told in response.topic_partition_log_info_list:
-                topic = view.image.topics.by_id.get(told.topic_id)
-                for info in () if topic is None else told.partition_log_info:
+            for answers in response.topic_partition_log_info_list:
+                topic = view.image.topics.by_id.get(answers.topic_id)
+                for info in () if topic is None else answers.partition_log_info:
                     assert topic is not None
                     partition = topic.partitions.get(info.partition)
                     is_named = (topic.id, info.partition) in named
@@ -404,7 +404,7 @@ class UncleanRecovery:
         """Examine a partition. Returns: the record of its election, None if it has to wait."""
         found = examiner.find(key)
         if found is None or found[1].leader != NO_LEADER:
-            self._close(key, DELETED if found is None else LED)
+            self._close(key, DELETED if found is None else ELECTED)
             return None
         topic, partition = found
         state = self._waiting.add(key)
@@ -425,7 +425,7 @@ class UncleanRecovery:
         if result.decided:
             return result.record
         self._run(key, [strategy for strategy, v in verdicts.items() if v.needed], now_ms)
-        self._query(key, state, frozenset([b for v in verdicts.values() for b in v.asked]))
+        self._query(key, state, frozenset([b for v in verdicts.values() for b in v.queried]))
         assert result.shown is not None
         self._waiting.note(state, result.shown, now_ms)
         return None
@@ -454,7 +454,7 @@ class UncleanRecovery:
         if state is None:
             return
         ran = self._stop_running(key)
-        if ran and not by_log and outcome is LED:
+        if ran and not by_log and outcome is ELECTED:
             mark("controller.recovery-clean-candidate")
         self._counts.finished += by_log
         self._counts.given_up += ran and not by_log

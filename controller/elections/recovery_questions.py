@@ -26,7 +26,7 @@ class Question(NamedTuple):
     partitions: tuple[PartitionKey, ...]
 
 
-class _Asked:
+class _BrokerQueries:
     """Pending queries and backoff of one broker."""
 
     __slots__ = ("not_before_ms", "pause_ms", "under_way", "wanted")
@@ -44,26 +44,26 @@ class Questions:
     __slots__ = ("_brokers",)
 
     def __init__(self) -> None:
-        self._brokers: dict[int, _Asked] = {}
+        self._brokers: dict[int, _BrokerQueries] = {}
 
     def want(self, broker_id: int, partition: PartitionKey) -> None:
         """Add a query to the broker about the partition."""
-        self._brokers.setdefault(broker_id, _Asked()).wanted[partition] = None
+        self._brokers.setdefault(broker_id, _BrokerQueries()).wanted[partition] = None
 
     def drop(self, broker_id: int, partition: PartitionKey) -> None:
         """Remove a pending query; the broker must have one."""
-        asked = self._brokers[broker_id]
-        asked.wanted.pop(partition, None)
-        self._forget(broker_id, asked)
+        queries = self._brokers[broker_id]
+        queries.wanted.pop(partition, None)
+        self._forget(broker_id, queries)
 
     def take(self, now_ms: float) -> list[Question]:
         """Return the requests to send now; each is in flight until `settle`."""
         questions: list[Question] = []
-        for broker_id, asked in self._brokers.items():
-            if asked.wanted and asked.under_way is None and asked.not_before_ms <= now_ms:
-                partitions = tuple(islice(asked.wanted, PARTITIONS_PER_REQUEST_MAX))
-                asked.under_way = Question(broker_id, partitions)
-                questions.append(asked.under_way)
+        for broker_id, queries in self._brokers.items():
+            if queries.wanted and queries.under_way is None and queries.not_before_ms <= now_ms:
+                partitions = tuple(islice(queries.wanted, PARTITIONS_PER_REQUEST_MAX))
+                queries.under_way = Question(broker_id, partitions)
+                questions.append(queries.under_way)
         return questions
 
     def settle(self, question: Question, now_ms: float, *, useful: bool) -> bool:
@@ -76,34 +76,34 @@ class Questions:
 
         Returns: False if the request is from before `clear`.
         """
-        asked = self._brokers.get(question.broker_id)
-        if asked is None or asked.under_way is not question:
+        queries = self._brokers.get(question.broker_id)
+        if queries is None or queries.under_way is not question:
             return False
-        asked.under_way = None
+        queries.under_way = None
         if useful:
-            asked.pause_ms, asked.not_before_ms = PAUSE_FIRST_MS, now_ms
+            queries.pause_ms, queries.not_before_ms = PAUSE_FIRST_MS, now_ms
         else:
-            asked.not_before_ms = now_ms + asked.pause_ms
-            asked.pause_ms = min(asked.pause_ms * 2, PAUSE_MAX_MS)
+            queries.not_before_ms = now_ms + queries.pause_ms
+            queries.pause_ms = min(queries.pause_ms * 2, PAUSE_MAX_MS)
         for partition in question.partitions:
-            if partition in asked.wanted:
-                del asked.wanted[partition]
-                asked.wanted[partition] = None
-        self._forget(question.broker_id, asked)
+            if partition in queries.wanted:
+                del queries.wanted[partition]
+                queries.wanted[partition] = None
+        self._forget(question.broker_id, queries)
         return True
 
     def encourage(self) -> None:
         """Reset all backoffs, after a change of brokers."""
-        for asked in self._brokers.values():
-            asked.pause_ms, asked.not_before_ms = PAUSE_FIRST_MS, 0.0
+        for queries in self._brokers.values():
+            queries.pause_ms, queries.not_before_ms = PAUSE_FIRST_MS, 0.0
 
     def due_ms(self) -> float | None:
         """Return when `take` has the next request; None until something changes."""
         return min(
             (
-                asked.not_before_ms
-                for asked in self._brokers.values()
-                if asked.wanted and asked.under_way is None
+                queries.not_before_ms
+                for queries in self._brokers.values()
+                if queries.wanted and queries.under_way is None
             ),
             default=None,
         )
@@ -112,18 +112,19 @@ class Questions:
     def answers_come(self) -> bool:
         """Return whether a broker that is not in backoff has queries pending."""
         return any(
-            asked.wanted and asked.pause_ms == PAUSE_FIRST_MS for asked in self._brokers.values()
+            queries.wanted and queries.pause_ms == PAUSE_FIRST_MS
+            for queries in self._brokers.values()
         )
 
     def are_for(self, broker_id: int) -> bool:
         """Return whether queries to that broker are pending."""
-        asked = self._brokers.get(broker_id)
-        return asked is not None and bool(asked.wanted)
+        queries = self._brokers.get(broker_id)
+        return queries is not None and bool(queries.wanted)
 
     def clear(self) -> None:
         """Start over: the connections are closed, so no request is in flight either."""
         self._brokers.clear()
 
-    def _forget(self, broker_id: int, asked: _Asked) -> None:
-        if not asked.wanted and asked.under_way is None:
+    def _forget(self, broker_id: int, queries: _BrokerQueries) -> None:
+        if not queries.wanted and queries.under_way is None:
             del self._brokers[broker_id]

@@ -169,7 +169,7 @@ def _elect(
         return _designate(elections, topic, partition, named)
     if partition.leader != NO_LEADER:
         return _outcome(named, ErrorCode.ELECTION_NOT_NEEDED, "has one"), None
-    record = _led(elections, topic, partition, named, Wish.ONLINE)
+    record = _leader_record(elections, topic, partition, named, Wish.ONLINE)
     if record is not None:
         return _outcome(named, ErrorCode.NONE), record
     return Waits(named.topic, named.partition_id, topic.id), None
@@ -189,12 +189,12 @@ def _designate(
         message = f"broker {desired} {eligibility}"
         return _outcome(named, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, message), None
     election = ThisBroker(desired, ElectedAs.DESIGNATED)
-    record = _led(elections, topic, partition, named, election)
+    record = _leader_record(elections, topic, partition, named, election)
     assert record is not None, "a replica that may lead is elected by name"
     return _outcome(named, ErrorCode.NONE), record
 
 
-def _led(
+def _leader_record(
     elections: ElectionContext,
     topic: TopicImage,
     partition: PartitionImage,

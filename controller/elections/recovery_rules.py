@@ -98,7 +98,7 @@ class Verdict(NamedTuple):
         return self.brokers if self.waits is WaitsFor.ANSWERS else ()
 
     @property
-    def asked(self) -> tuple[int, ...]:
+    def queried(self) -> tuple[int, ...]:
         """Brokers that are queried now."""
         return self.brokers if self.waits is WaitsFor.ANSWERS else self.early
 

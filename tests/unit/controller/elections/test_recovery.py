@@ -920,7 +920,7 @@ class Laws(World):
                 assert now_ms - since_ms <= TOGETHER_MS, "P21: decidable, and nobody looks"
             else:
                 self.decidable_ms.pop(index, None)
-                self.queried[index] = set() if verdict is None else {*verdict.asked}
+                self.queried[index] = set() if verdict is None else {*verdict.queried}
                 if verdict is None or not verdict.needed:
                     self.began_ms.pop(index, None)
                 else:
@@ -933,7 +933,7 @@ class Laws(World):
         if began_ms is not None and began_ms + self.timeout_ms > now_ms:
             assert due_ms is not None, "a timeout that is in force has no timer"
             assert due_ms <= began_ms + self.timeout_ms, "a timeout that is in force is late"
-        for broker_id in () if verdict is None else verdict.asked:
+        for broker_id in () if verdict is None else verdict.queried:
             asked = [q for _, q, _ in self.under_way if q.broker_id == broker_id]
             assert asked or (due_ms is not None and due_ms <= now_ms + PAUSE_MAX_MS), (
                 f"the answer of broker {broker_id} is missing, and is not requested"
