@@ -226,7 +226,7 @@ def test_a_truncated_tail(tmp_path: Path) -> None:
     assert broken(result) == [] and result["summary"]["promises_hold"]
 
 
-def test_space_that_was_allocated_ahead_is_no_damage(tmp_path: Path) -> None:
+def test_audit_ignores_preallocated_space_at_the_end(tmp_path: Path) -> None:
     builder = healthy()
     assert broken(audited(builder.write(tmp_path, batches=[*builder.batches, bytes(5000)]))) == []
 
@@ -328,7 +328,7 @@ def test_logs_that_differ_below_the_high_watermark(tmp_path: Path) -> None:
     assert "node 103" in finding["message"]
 
 
-def test_a_tail_that_was_never_committed_is_no_breach(tmp_path: Path) -> None:
+def test_logs_agree_reports_an_uncommitted_tail_as_information(tmp_path: Path) -> None:
     builder = healthy()
     old = LogBuilder().begin()
     old.topic()

@@ -101,7 +101,7 @@ def test_records_in_another_order(brokers: Brokers) -> None:
     assert brokers.found() == ["acknowledged-order"]
 
 
-def test_an_unknown_outcome_is_no_promise(brokers: Brokers) -> None:
+def test_send_with_an_unknown_outcome_needs_no_record(brokers: Brokers) -> None:
     unknown = send(5, -1)._replace(outcome=SendOutcome.UNKNOWN)
     brokers.sends.append(unknown)
     assert brokers.found() == []

@@ -212,7 +212,7 @@ def test_lossy_elections_are_listed_by_kind_without_other_findings(
     assert '<td class="kind">elr</td>' in page
 
 
-def test_the_same_leader_again_is_no_election(tmp_path: Path) -> None:
+def test_record_with_an_unchanged_leader_is_not_an_election(tmp_path: Path) -> None:
     builder = cluster()
     builder.add(builder.change(leader=1, isr=[1, 2]))
     result = audited(builder.write(tmp_path))

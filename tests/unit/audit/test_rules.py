@@ -167,7 +167,9 @@ def about_another_life(builder: LogBuilder, kind: str, epoch: int) -> Any:
 @pytest.mark.parametrize(
     "kind", ["fenced", "unfenced", "controlled-shutdown", "log-directory-failed", "unregistered"]
 )
-def test_a_record_about_another_life_of_a_broker(tmp_path: Path, kind: str) -> None:
+def test_broker_epochs_refuses_a_record_with_another_broker_epoch(
+    tmp_path: Path, kind: str
+) -> None:
     builder = cluster(replicas=(1, 2))
     epoch = builder.epoch_of(3)
     builder.add(about_another_life(builder, kind, epoch + 1), replays=False)

@@ -122,7 +122,7 @@ def test_without_a_leader_the_reasons_are_those_of_an_election(cluster: Cluster)
     assert reasons(explain(cluster)) == [(1, "is fenced"), (2, "is fenced"), (3, MAY_LACK)]
 
 
-def test_answers_count_for_the_brokers_life_and_the_partitions_epoch(cluster: Cluster) -> None:
+def test_explanation_uses_answers_of_the_current_broker_epoch(cluster: Cluster) -> None:
     state(cluster, leader=-1, isr=[], last_known_elr=[1, 2])
     topic = cluster.image.topics.by_name["t"]
     epoch = topic.partitions[0].leader_epoch

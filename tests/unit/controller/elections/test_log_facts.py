@@ -29,7 +29,7 @@ def epoch(cluster: Cluster, broker_id: int) -> int:
     return cluster.image.cluster.brokers[broker_id].epoch
 
 
-def test_a_fact_of_another_life_is_not_given_out(cluster: Cluster) -> None:
+def test_log_facts_return_only_facts_of_the_given_broker_epoch(cluster: Cluster) -> None:
     facts, one = LogFacts(), replica(cluster, 1)
     facts.learn(one, 7, SHORT)
     assert facts.of(one, 7) == SHORT

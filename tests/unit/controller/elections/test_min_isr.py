@@ -118,7 +118,7 @@ def test_all_partitions_of_all_topics_lose_them_by_one_record() -> None:
     assert sets(cluster, "a") + sets(cluster, "b") == [(), ()]
 
 
-def test_a_topic_with_a_value_of_its_own_is_not_concerned() -> None:
+def test_min_isr_change_of_the_cluster_skips_topics_with_their_own_value() -> None:
     cluster = cluster_of({"a": [([1, 2], [3])], "b": [([1, 2], [3])]})
     change(cluster, EVERYONE, "3")
     change(cluster, topic("b"), "3")

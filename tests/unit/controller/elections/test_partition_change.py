@@ -252,7 +252,7 @@ def test_directories_follow_their_replicas() -> None:
     assert after.directories == tuple(bytes([r]) * 16 for r in after.replicas)
 
 
-def test_a_replica_that_is_in_another_directory_is_a_change_of_its_own() -> None:
+def test_directory_change_alone_writes_a_record() -> None:
     before = partition("replicas=2,1,3 isr=2,1,3 leader=2")
     directories = (before.directories[0], b"lost" * 4, b"here" * 4)
     changed = change_partition(

@@ -210,7 +210,7 @@ def asking(**properties: str) -> tuple[World, dict[int, Question]]:
     return w, {question.broker_id: question for question in w.asked}
 
 
-def test_an_answer_of_another_life_does_not_count() -> None:
+def test_answer_with_another_broker_epoch_is_ignored() -> None:
     w, questions = asking()
     w.answer(questions[1])
     w.answer(questions[3])
@@ -260,7 +260,7 @@ def test_an_answer_of_before_a_new_leader_epoch_does_not_count() -> None:
 @pytest.mark.parametrize(
     "error", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REQUEST_LIMIT_REACHED, ErrorCode(-1)]
 )
-def test_an_error_is_no_answer(error: ErrorCode) -> None:
+def test_answer_with_an_error_is_still_awaited(error: ErrorCode) -> None:
     w, questions = asking()
     for broker_id in (1, 3):
         w.answer(questions[broker_id])
@@ -462,7 +462,7 @@ def test_recovery_after_reassignment_queries_the_new_replicas() -> None:
     assert len(w.facts) == 0
 
 
-def test_a_topic_that_is_made_again_is_another_one() -> None:
+def test_recovery_ignores_answers_about_a_topic_that_was_recreated() -> None:
     w, questions = asking()
     before = w.key()
     request = w.ask(AGGRESSIVE)
@@ -827,7 +827,7 @@ def test_new_controller_queries_topics_in_name_order() -> None:
     assert asked == [world.image.topics.by_name[name].id for name in ["t", *sorted(names)]]
 
 
-def test_a_change_of_a_partition_that_is_led_is_no_reason_to_look() -> None:
+def test_recovery_ignores_changes_of_partitions_with_a_leader() -> None:
     world = World()
     topic_id, index = world.key()
     world.apply([PartitionChangeRecord(topic_id=topic_id, partition_id=index, isr=[1, 2])])

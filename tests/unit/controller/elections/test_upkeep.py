@@ -81,7 +81,7 @@ def test_a_turn_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [cluster.partition("t", i).leader for i in (0, 1, 2)] == [1, 1, 2]
 
 
-def test_a_look_goes_on_where_it_was_and_begins_again_at_its_end(
+def test_rebalance_scan_continues_and_restarts_at_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(upkeep, "LOOKS_PER_TURN", 2)

@@ -48,7 +48,7 @@ def test_a_transport_without_a_socket_is_left_alone() -> None:
     notice_when_gone(Transport(None))
 
 
-def test_a_peer_that_has_left_is_no_error() -> None:
+def test_notice_when_gone_ignores_a_closed_socket() -> None:
     closed = socket.socket()
     closed.close()
     notice_when_gone(Transport(closed))

@@ -59,7 +59,7 @@ def test_nor_is_one_that_lacks_a_page_though_others_came() -> None:
     assert has_rotted(flipped(first, 100) + SECOND, 10)
 
 
-def test_old_bytes_that_look_like_a_batch_are_no_proof() -> None:
+def test_has_rotted_ignores_batches_below_the_log_end() -> None:
     """A batch that begins below the log end is left of earlier content."""
     rubbish = b"\x01" * 70
     assert not has_rotted(rubbish + batch(5), 10)

@@ -150,7 +150,7 @@ async def test_a_failed_or_cancelled_upload_is_aborted(
 
 @pytest.mark.parametrize("options", ["moto", "versitygw", "azurite"], indirect=True)
 @pytest.mark.rest
-async def test_a_bucket_that_is_not_there_is_refused(options: dict[str, str]) -> None:
+async def test_put_into_a_missing_bucket_is_refused(options: dict[str, str]) -> None:
     url = options["url"].replace(object_servers.BUCKET, "another-bucket")
     objects = open_objects(StoreSettings.of({**options, "url": url}))
     with pytest.raises(ObjectRefused):

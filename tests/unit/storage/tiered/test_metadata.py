@@ -173,7 +173,7 @@ def test_metadata_partition_that_was_truncated_blocks_no_partition() -> None:
     assert metadata.cache(OTHER) is not None
 
 
-def test_bytes_that_are_no_record_do_not_stop_the_reader() -> None:
+def test_metadata_reader_skips_unreadable_records() -> None:
     metadata = RemoteMetadata(1)
     metadata.take(PARTITION)
     metadata.end_known(0, 2)

@@ -66,7 +66,7 @@ async def test_a_replica_behind_the_leader_epochs_start_does_not_join() -> None:
     assert [proposal.broker_ids for _, proposal in c[2].proposals] == [{1, 2, 3}]
 
 
-async def test_a_diverging_fetch_is_no_progress() -> None:
+async def test_diverging_fetch_does_not_advance_the_high_watermark() -> None:
     """Bug 6: KAFKA-13141. A diverging fetch advances no high watermark."""
     c = Cluster(2)
     c.create(1, 2)

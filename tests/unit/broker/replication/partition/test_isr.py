@@ -160,7 +160,7 @@ async def test_a_follower_that_moves_to_another_session_has_the_times_of_both() 
     assert expire(c) is None
 
 
-async def test_a_member_that_is_no_replica_is_left_out() -> None:
+async def test_isr_member_that_is_no_longer_a_replica_is_removed() -> None:
     """Bug 3 (KAFKA-9672): an ISR member that is no longer a replica is removed."""
     c = Cluster()
     c.create(1, 2, isr=[1, 2, 3])

@@ -517,7 +517,7 @@ async def test_the_change_is_answered_before_the_report() -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True])
-async def test_a_change_goes_on_whatever_becomes_of_the_report(lost: bool) -> None:
+async def test_isr_change_continues_after_its_report_fails(lost: bool) -> None:
     c, report = await crossing()
     partition = c[1].partition()
     epoch = partition.partition_epoch
@@ -880,7 +880,7 @@ async def test_local_log_start_that_becomes_readable_is_reported() -> None:
     assert named(request_of(c)) == {0: (3, T0, size)}
 
 
-def test_time_alone_is_no_news() -> None:
+def test_local_log_crosses_a_time_threshold_only_with_a_new_start() -> None:
     """The controller has a clock of its own, so only another start is news."""
     logs = rules(span_ms=60_000, size=-1)
     logs.told([MEMBER], 0.0)

@@ -70,7 +70,7 @@ def gate(h: Harness) -> GatedFiles:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4, Codec.ZSTD])
-async def test_big_batches_are_looked_into_one_at_a_time_by_a_worker(codec: Codec) -> None:
+async def test_time_lookup_decodes_large_batches_in_a_worker_one_at_a_time(codec: Codec) -> None:
     h = filled(codec)
     replies = [ask(h, T0 + BIG - 1), ask(h, T0 + 3)]
     await asyncio.sleep(0)
@@ -99,7 +99,7 @@ async def test_a_small_batch_is_walked_on_the_loop_up_to_the_record() -> None:
     assert h.context.time_lookups.records_walked == 8
 
 
-async def test_many_partitions_are_looked_up_in_portions() -> None:
+async def test_time_lookup_of_many_partitions_runs_in_portions() -> None:
     count = 5 * LOOKED_UP_AT_ONCE_MAX
     h = Harness()
     h.create_topic(partitions=count)

@@ -60,7 +60,7 @@ async def test_a_deleted_topics_logs_leave_at_once() -> None:
     assert h.replicas.deleted_counters.messages_in == 1
 
 
-async def test_a_topic_made_again_begins_empty_whatever_the_order() -> None:
+async def test_recreated_topic_has_an_empty_log() -> None:
     h = Harness()
     h.create_topic()
     h.produce(batch(b"old"))

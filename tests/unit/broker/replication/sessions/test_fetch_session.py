@@ -62,7 +62,7 @@ def indexes(plan: FetchPlan[Wish]) -> list[int]:
     return [request.partition for _, request in plan.partitions]
 
 
-def test_a_session_remembers_adds_changes_and_forgets() -> None:
+def test_fetch_session_adds_changes_and_removes_partitions() -> None:
     client = new()
     first = client.fetch(0, INITIAL_EPOCH, 0, 1)
     assert not first.incremental
@@ -247,7 +247,7 @@ def test_partition_removed_from_the_session_during_a_fetch_is_answered_once() ->
     assert ("t", 0) not in session.partitions
 
 
-def test_news_of_what_has_left_the_session_is_not_looked_at() -> None:
+def test_news_of_a_partition_removed_from_the_session_is_ignored() -> None:
     """A partition may report news while the request that drops it is processed."""
     client = new()
     plan = client.fetch(0, INITIAL_EPOCH, 0, 1)

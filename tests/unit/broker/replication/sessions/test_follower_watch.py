@@ -52,7 +52,7 @@ def test_follower_watch_checks_partitions_named_in_the_request_first() -> None:
     assert looked_at == named + keys(LOOKED_AT_MAX)
 
 
-def test_all_that_is_named_is_looked_at() -> None:
+def test_follower_watch_checks_all_named_partitions() -> None:
     named = keys(MANY)
     assert fetch(FollowerWatch(), *named) == (named, False)
 
@@ -62,7 +62,7 @@ def test_follower_watch_checks_unsettled_partitions_in_each_fetch() -> None:
     assert [fetch(watch), fetch(watch)] == [(keys(3), False), (keys(3), False)]
 
 
-def test_many_who_are_not_settled_are_looked_at_in_rounds() -> None:
+def test_follower_watch_checks_many_unsettled_partitions_in_rounds() -> None:
     """A fetch may wait at the end of each round; otherwise leader and follower would do nothing
     else."""
     watch = touched(MANY)

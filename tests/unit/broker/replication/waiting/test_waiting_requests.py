@@ -102,7 +102,7 @@ async def test_waiting_requests_finish_others_after_one_fails() -> None:
     assert finished == [1, 2] and len(told) == 1
 
 
-async def test_a_crowd_that_is_ready_is_finished_in_turns() -> None:
+async def test_waiting_requests_that_are_ready_finish_within_the_iteration_budget() -> None:
     """Each iteration uses half of its budget; waits that are ready later come behind."""
     clock, finished = ManualClock(), []
     waits = WaitingRequests(clock)

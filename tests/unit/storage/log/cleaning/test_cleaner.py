@@ -521,7 +521,7 @@ async def test_a_disk_error_in_the_swap_closes_the_log():
 # The task ------------------------------------------------------------------------------------
 
 
-async def test_the_task_cleans_and_looks_again_after_the_backoff(tmp_path):
+async def test_cleaner_task_cleans_after_the_backoff(tmp_path):
     one = Cleaning(RealFiles(), directory=str(tmp_path))
     cleaned = asyncio.Event()
 
