@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Generator, Iterable
+from typing import Final, TypeVar
 
 from runtime.clock import Clock
 
 SLICE_MS: Final = 5.0
+R = TypeVar("R")
 
 
 class Slices:
@@ -46,6 +47,18 @@ async def in_slices(steps: Iterable[object], clock: Clock) -> None:
     """Run all steps, in slices."""
     slices = Slices(clock)
     for _ in steps:
+        await slices.breathe()
+
+
+async def result_in_slices(steps: Generator[object, None, R], clock: Clock) -> R:
+    """Run all steps, in slices. Returns: the result of the generator."""
+    slices = Slices(clock)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: R = end.value
+            return result
         await slices.breathe()
 
 

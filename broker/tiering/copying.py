@@ -13,26 +13,30 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import Final
 
 from broker.tiering.journal import TierUnavailable
-from broker.tiering.led import Led, TierMetadata, local_segments, seen_by
+from broker.tiering.led import ClosedSegments, Led, TierMetadata, seen_by
 from broker.tiering.quota import RateLimit
 from broker.tiering.sources import SegmentGone, find_segment, opened, producer_snapshot
 from protocol.ids import random_uuid
 from runtime.clock import Clock
 from runtime.log import get_logger
+from runtime.slices import result_in_slices
 from storage.log.log import Log
 from storage.log.segment import Segment
 from storage.objects import ObjectError
 from storage.tiered.batches import WrongTimes
 from storage.tiered.cache import SegmentCache
-from storage.tiered.copying import Copyable, CopyLag, CopyPlan, Delay, plan_copy
+from storage.tiered.copying import Copyable, CopyLag, CopyPlan, Delay, plan_copy_steps
 from storage.tiered.segment_store import SegmentSources, SegmentStore
 from storage.tiered.states import SegmentState
 from storage.tiered.values import RemoteSegment, SegmentUpdate
 
 COPY: Final = "copy"
+PLANNED_MAX: Final = 2
+"""A round copies one segment, and reports whether there are more."""
 FINISH_PAUSE_MS: Final = 1_000.0
 """Backoff between two attempts to write COPY_FINISHED."""
 
@@ -74,7 +78,7 @@ class Copier:
         cache = led.known(self._metadata)
         if cache is None:
             return False
-        plan = self._plan(led, cache)
+        plan = await self._plan(led, cache)
         if not plan.segments:
             return False
         await self._limit.wait()
@@ -86,7 +90,7 @@ class Copier:
             return True
         return len(plan.segments) > 1
 
-    def _plan(self, led: Led, cache: SegmentCache) -> CopyPlan:
+    async def _plan(self, led: Led, cache: SegmentCache) -> CopyPlan:
         log = led.replica.log
         if not log.config.copies:
             led.backlog.copy_bytes = led.backlog.copy_segments = 0
@@ -94,14 +98,17 @@ class Copier:
         seen = seen_by(log, cache)
         if led.idle.get(COPY) == seen:
             return CopyPlan(())
-        plan = plan_copy(
+        segments = list(log.segments)
+        planning = plan_copy_steps(
             cache,
             led.lineage,
-            local_segments(log)[:-1],
+            ClosedSegments(segments),
             log_start_offset=log.log_start_offset,
             last_stable_offset=log.last_stable_offset,
-            delay=self._delay(log),
+            delay=self._delay(log, segments),
+            most=PLANNED_MAX,
         )
+        plan = await result_in_slices(planning, self._clock)
         if not plan.segments and not plan.delayed:
             led.idle[COPY] = seen
         backlog = led.backlog
@@ -111,12 +118,11 @@ class Copier:
         backlog.blocked = plan.blocked
         return plan
 
-    def _delay(self, log: Log) -> Delay:
-        segments = log.segments
+    def _delay(self, log: Log, segments: Sequence[Segment]) -> Delay:
         return Delay(
             CopyLag(log.config.effective_copy_lag_ms, log.config.effective_copy_lag_bytes),
             self._clock.now_ms(),
-            segments.active.size_bytes,
+            segments[-1].size_bytes,
             lambda place: segments[place].largest_timestamp_ms(),
         )
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Collection, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from broker.tiering.counters import Backlog, TopicCounters
 from storage.log.config import LogConfig
 from storage.log.epochs import EpochCache
 from storage.log.log import Log
+from storage.log.segment import Segment
 from storage.tiered.cache import Outcome, SegmentCache
 from storage.tiered.copying import LocalSegment
 from storage.tiered.lineage import Lineage
@@ -148,8 +150,19 @@ def seen_by(
 def local_segments(log: Log) -> list[LocalSegment]:
     """Return all segments of the log, including the active one."""
     segments = list(log.segments)
-    ends = [one.base_offset for one in segments[1:]] + [log.log_end_offset]
-    return [
-        LocalSegment(one.base_offset, end, one.size_bytes)
-        for one, end in zip(segments, ends, strict=True)
-    ]
+    active = segments[-1]
+    end = LocalSegment(active.base_offset, log.log_end_offset, active.size_bytes)
+    return [*ClosedSegments(segments), end]
+
+
+class ClosedSegments:
+    """All of a log's segments but the last, the active one; a value is made when it is read."""
+
+    __slots__ = ("_segments",)
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._segments = segments
+
+    def __iter__(self) -> Iterator[LocalSegment]:
+        for one, following in pairwise(self._segments):
+            yield LocalSegment(one.base_offset, following.base_offset, one.size_bytes)

@@ -9,13 +9,17 @@ records are not stable, its leader epochs are unknown, or the copy lag of its to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from storage.log.epochs import EpochEntry
 from storage.tiered.cache import SegmentCache
 from storage.tiered.lineage import Lineage
+
+STEP_SEGMENTS: Final = 200
+"""Segments in each step of planning: about half a millisecond."""
 
 
 class LocalSegment(NamedTuple):
@@ -108,12 +112,50 @@ def plan_copy(
     last_stable_offset: int,
     delay: Delay = NO_DELAY,
 ) -> CopyPlan:
-    """Plan the leader's copies. `closed` are its segments without the last, by offset."""
+    """Plan the leader's copies at once. `closed` are its segments without the last, by offset."""
+    planning = plan_copy_steps(
+        cache,
+        lineage,
+        closed,
+        log_start_offset=log_start_offset,
+        last_stable_offset=last_stable_offset,
+        delay=delay,
+    )
+    while True:
+        try:
+            next(planning)
+        except StopIteration as end:
+            plan: CopyPlan = end.value
+            return plan
+
+
+def plan_copy_steps(
+    cache: SegmentCache,
+    lineage: Lineage,
+    closed: Iterable[LocalSegment],
+    *,
+    log_start_offset: int,
+    last_stable_offset: int,
+    delay: Delay = NO_DELAY,
+    most: int = sys.maxsize,
+) -> Generator[None, None, CopyPlan]:
+    """Plan as `plan_copy`, in steps of `STEP_SEGMENTS` segments; the generator returns the plan.
+
+    The tier may change between two steps. The plan is then as old as its oldest step, and the
+    copier checks each segment again before it copies it.
+
+    Args:
+        closed: is iterated twice, and not kept: a collection of so many objects takes longer than
+            a step.
+        most: segments in the plan; the others are only counted.
+    """
+    following_bytes = delay.active_bytes + (yield from _total_bytes(closed))
     found: list[Copyable] = []
     blocked, delayed, goes_on = "", False, True
     lag_bytes = lag_segments = 0
-    following_bytes = delay.active_bytes + sum(segment.size_bytes for segment in closed)
     for place, segment in enumerate(closed):
+        if not place % STEP_SEGMENTS:
+            yield
         following_bytes -= segment.size_bytes
         last = segment.next_offset - 1
         if segment.next_offset <= log_start_offset or not segment.size_bytes:
@@ -135,12 +177,22 @@ def plan_copy(
             now_ms=delay.now_ms,
             following_bytes=following_bytes,
         ):
-            found.append(Copyable(segment, epochs))
+            if len(found) < most:
+                found.append(Copyable(segment, epochs))
             continue
         else:
             delayed = True
         goes_on = False
     return CopyPlan(tuple(found), blocked, delayed, lag_bytes, lag_segments)
+
+
+def _total_bytes(closed: Iterable[LocalSegment]) -> Generator[None, None, int]:
+    total = 0
+    for place, segment in enumerate(closed):
+        total += segment.size_bytes
+        if not place % STEP_SEGMENTS:
+            yield
+    return total
 
 
 def local_only_bytes(

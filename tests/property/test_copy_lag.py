@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 from storage.log.epochs import EpochEntry
 from storage.tiered.cache import SegmentCache
-from storage.tiered.copying import CopyLag, Delay, LocalSegment, plan_copy
+from storage.tiered.copying import (
+    STEP_SEGMENTS,
+    CopyLag,
+    Delay,
+    LocalSegment,
+    plan_copy,
+    plan_copy_steps,
+)
 from storage.tiered.lineage import Lineage
 from testkit.records.tier import PARTITION
 
@@ -48,3 +56,43 @@ def test_plan_copy_agrees_with_the_model_on_random_logs() -> None:
         assert plan.delayed is (expected < count)
         seen.add((expected, count, lag))
     assert len(seen) > 300, "the cases differ"
+
+
+def test_planning_of_100_000_segments_examines_a_few_in_each_step() -> None:
+    """A step must be short: the loop answers no request in between."""
+    count, examined = 100_000, 0
+
+    class Counting(SegmentCache):
+        def covers(self, lineage: Lineage, first: int, last: int) -> bool:
+            nonlocal examined
+            examined += 1
+            return first < count // 2
+
+    class Closed:
+        def __iter__(self) -> Iterator[LocalSegment]:
+            nonlocal examined
+            for at in range(count):
+                examined += 1
+                yield LocalSegment(at, at + 1, 1)
+
+    planning = plan_copy_steps(
+        Counting(PARTITION),
+        Lineage([EpochEntry(0, 0)], count + 1),
+        Closed(),
+        log_start_offset=0,
+        last_stable_offset=count,
+        delay=Delay(CopyLag(), 0, 0, lambda _: 0),
+        most=2,
+    )
+    before = 0
+    while True:
+        try:
+            next(planning)
+        except StopIteration as end:
+            plan = end.value
+            break
+        assert examined - before <= 2 * STEP_SEGMENTS
+        before = examined
+    assert examined - before <= 2 * STEP_SEGMENTS
+    assert examined == 3 * count
+    assert (plan.lag_segments, len(plan.segments)) == (count // 2, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from testkit.planting import Bug, bug
 
-COPYING = "storage.tiered.copying:plan_copy"
+COPYING = "storage.tiered.copying:plan_copy_steps"
 EXPIRY = "storage.tiered.expiry:plan_expiry"
 NOTED = "broker.tiering.local_cleaning:note_copied"
 COVERED = "copied_to = cache.covered_to(lineage, first, log.log_end_offset - 1)"

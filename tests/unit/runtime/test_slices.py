@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from runtime.clock import ManualClock
-from runtime.slices import SLICE_MS, SharedSlices, Slices, in_slices
+from runtime.slices import SLICE_MS, SharedSlices, Slices, in_slices, result_in_slices
 from testkit.loop_holds import ToilClock, loop_holds
 
 
@@ -81,3 +81,17 @@ async def test_work_cancelled_while_waiting_for_slice_does_not_block_others() ->
     await asyncio.sleep(0)
     gone.cancel()
     await asyncio.wait_for(slices.turn(), 5)
+
+
+async def test_result_in_slices_returns_the_result_and_holds_the_loop_for_a_slice() -> None:
+    clock = ToilClock()
+
+    def steps():
+        for _ in range(100):
+            clock.toil(1.0)
+            yield
+        return "done"
+
+    async with loop_holds(clock) as holds:
+        assert await result_in_slices(steps(), clock) == "done"
+    assert holds.longest_ms <= SLICE_MS + 1.0

@@ -51,13 +51,13 @@ async def test_unchanged_partition_is_not_planned_again(
 ) -> None:
     leader = await world.leader_with()
     await leader.copy_all()
-    plan, planned = copying.plan_copy, []
+    plan, planned = copying.plan_copy_steps, []
 
     def counted(*given: Any, **named: Any) -> Any:
         planned.append(given)
         return plan(*given, **named)
 
-    monkeypatch.setattr(copying, "plan_copy", counted)
+    monkeypatch.setattr(copying, "plan_copy_steps", counted)
     for _ in range(3):
         await leader.copy_all()
     assert len(planned) == 1
