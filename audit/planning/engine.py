@@ -8,13 +8,13 @@ to start; at about this size it catches up on one machine (docs/audit.md, Where 
 """
 
 
-def is_for_spark(size_bytes: int, *, tables: bool, asked: bool, installed: bool) -> bool:
+def is_for_spark(size_bytes: int, *, tables: bool, requested: bool, installed: bool) -> bool:
     """Return whether the engine `auto` is Spark.
 
     Args:
         size_bytes: size of the input.
         tables: tables are requested, which only Spark writes.
-        asked: a Spark master, or a setting only for Spark, was given.
+        requested: a Spark master, or a setting only for Spark, was given.
         installed: Spark is installed. Without it the command does what it can.
     """
-    return asked or (installed and (tables or size_bytes > HERE_BYTES_MAX))
+    return requested or (installed and (tables or size_bytes > HERE_BYTES_MAX))

@@ -45,7 +45,7 @@ def read_replica(files: ReplicaFiles, *, values: bool) -> Replica:
                     replica.damage.append(
                         Complaint(
                             f"{found.size_bytes} bytes from position {found.position} of "
-                            f"{segment.path} on are no batch",
+                            f"{segment.path} on are not a batch",
                             offset=replica.end_offset,
                         )
                     )
@@ -53,8 +53,7 @@ def read_replica(files: ReplicaFiles, *, values: bool) -> Replica:
                 base = found.header.base_offset
                 replica.damage.append(
                     Complaint(
-                        f"the batch at offset {base} in {segment.path} does not have the CRC it "
-                        "says",
+                        f"the batch at offset {base} in {segment.path} has a wrong CRC",
                         offset=base,
                     )
                 )

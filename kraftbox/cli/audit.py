@@ -264,7 +264,7 @@ def _run(
         and is_for_spark(
             inputs.size_bytes,
             tables=spark.tables,
-            asked=spark.asked_by is not None,
+            requested=spark.asked_by is not None,
             installed=spark_available(),
         )
     )

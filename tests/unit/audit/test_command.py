@@ -206,14 +206,14 @@ def test_spark_that_is_named_must_be_there(
         (HERE_BYTES_MAX + 1, {"installed": False}, False),
         (1, {"tables": True}, True),
         (1, {"tables": True, "installed": False}, False),
-        (1, {"asked": True, "installed": False}, True),
+        (1, {"requested": True, "installed": False}, True),
     ],
 )
 def test_is_for_spark_depends_on_size_tables_and_the_request(
     size_bytes: int, given: dict[str, bool], spark: bool
 ) -> None:
-    said = {"tables": False, "asked": False, "installed": True} | given
-    assert is_for_spark(size_bytes, **said) is spark
+    options = {"tables": False, "requested": False, "installed": True} | given
+    assert is_for_spark(size_bytes, **options) is spark
 
 
 def test_the_size_of_an_audit_is_that_of_its_segments(tmp_path: Path) -> None:
