@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from broker.admin.auto_topics import TopicCreator
 from broker.context import BrokerContext
@@ -36,6 +36,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.topic_name import is_internal_topic, topic_name_problem
 from protocol.transport.dispatch import Body, EncodedReply, HandlerTable, Reply, RequestContext
 from protocol.varint import encode_uvarint
+from runtime.collector import spare
 from serving.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 
 MIN_VERSION: Final = 0
@@ -43,11 +44,14 @@ MAX_VERSION: Final = 13
 IDS_SINCE: Final = 12
 AT_ONCE_MAX: Final = 250
 """Maximum number of topics answered in one event-loop iteration: a few milliseconds."""
+SPARED_TOPICS: Final = 2_000
+"""Number of topics after which those found are kept out of collections, which visit all of them."""
 STEPS_PER_TOPIC: Final = 4
 """Weight of a topic in a slice, so that a slice has that number of topics."""
 
 _Found: TypeAlias = TopicImage | MetadataResponse.MetadataResponseTopic
 """A topic, or the entry with the reason why it is missing."""
+_Item = TypeVar("_Item")
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -108,17 +112,21 @@ class MetadataApi:
             await slices.breathe()
         found: list[_Found] = []
         unknown: list[_Found] = []
-        for key in keys:
+        wanted = list(keys)
+        del keys
+        for key in _taken(wanted):
             one = self._find(*key, version)
             (unknown if _may_be_created(one) else found).append(one)
+            if len(wanted) % SPARED_TOPICS == 0:
+                spare()
             await slices.breathe()
         if unknown and request.allow_auto_topic_creation:
             names = (topic.name for topic in unknown if topic.name)
             self._creator.create_soon(names, context)
         found += unknown
-        return await self._in_slices(
-            self._head(context, request), self._entries(found, context, request), version
-        )
+        del unknown, one
+        entries = self._entries(_taken(found), context, request)
+        return await self._in_slices(self._head(context, request), entries, version)
 
     def _answer(self, context: RequestContext, request: MetadataRequest) -> Reply:
         version = context.api_version
@@ -232,6 +240,14 @@ def _may_be_created(found: _Found) -> bool:
 
 def _wants_all(context: RequestContext, request: MetadataRequest) -> bool:
     return request.topics is None or (context.api_version == 0 and not request.topics)
+
+
+def _taken(items: list[_Item]) -> Iterator[_Item]:
+    """Take all items from a list, in their order. Each is freed when its user is done with it: all
+    at once, 100,000 take 20 ms."""
+    items.reverse()
+    while items:
+        yield items.pop()
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from typing import Any
 
 import pytest
 
+from broker.apis import metadata
 from broker.metadata import topic_view as topic_view_module
 from broker.metadata.lost_brokers import HOLD_MAX_MS, LISTED_MS
 from broker.metadata.topic_view import Reachable, encode_topic, split_response, topic_view
@@ -532,3 +534,18 @@ async def test_encoded_topics_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPat
             blobs.get(topic, reachable, LISTENER, version, False)
             kept = sum(len(blob) for *_, blob in blobs._blobs.values())
             assert kept == blobs._blob_bytes <= 1_000
+
+
+def test_taken_frees_each_item_in_order() -> None:
+    """The topics of a long answer are freed one by one: 100,000 at once hold the loop for 20 ms."""
+
+    class Topic:
+        pass
+
+    items = [Topic() for _ in range(3)]
+    alive = [weakref.ref(item) for item in items]
+    seen = []
+    for item in metadata._taken(items):
+        seen.append([one() is not None for one in alive])
+        del item
+    assert seen == [[True, True, True], [False, True, True], [False, False, True]]
