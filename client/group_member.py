@@ -171,7 +171,8 @@ class GroupMember:
                 await self.join()
             elif error.code in _EXPELLED:
                 # Partitions with uncommitted positions may already belong to another member.
-                self.member_id = ""
+                if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
+                    self.member_id = ""
                 await self.join()
             else:
                 raise

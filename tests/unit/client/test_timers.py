@@ -18,6 +18,7 @@ from client.producer import IdempotentProducer, NotProduced
 from protocol.batch import Record
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.heartbeat import HeartbeatResponse
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.transport.client import Connection, ConnectionLost
 from testkit.memory.cluster import batch, cluster, connected
@@ -226,6 +227,33 @@ async def test_join_waits_for_the_whole_rebalance_timeout() -> None:
     member = GroupMember(Client([], "c"), "g", ["t"], rebalance_timeout_ms=60_000)
     await member._join()
     assert asked == [(120_000.0, 65_000.0)]
+
+
+@pytest.mark.parametrize(
+    ("error", "rejoins_as"),
+    [(ErrorCode.ILLEGAL_GENERATION, "m"), (ErrorCode.UNKNOWN_MEMBER_ID, "")],
+)
+async def test_member_of_an_earlier_generation_joins_again_under_its_id(
+    error: ErrorCode, rejoins_as: str
+) -> None:
+    """As in Kafka: only UNKNOWN_MEMBER_ID ends a member id. The coordinator would wait for the
+    session timeout of an id that its member has dropped, and the rebalance with it."""
+
+    class Client(ClusterClient):
+        async def request_coordinator(self, *_: Any, **__: Any) -> Any:
+            return HeartbeatResponse(error_code=error)
+
+    class Member(GroupMember):
+        joined_as = ""
+
+        async def join(self) -> None:
+            self.joined_as = self.member_id
+
+    member = Member(Client([], "c"), "g", ["t"], auto_commit_interval_ms=None)
+    member.member_id = "m"
+    member.joined_as = "not at all"
+    await member._keep()
+    assert member.joined_as == rejoins_as
 
 
 async def test_request_broker_waits_for_the_answer_as_long_as_its_caller_allows(
