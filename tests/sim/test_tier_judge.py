@@ -215,6 +215,26 @@ def test_unfinished_copy_stays_until_a_finished_one_has_its_records(
     assert watched.judge._is_wanted(copy) is stays
 
 
+@pytest.mark.parametrize(
+    ("leads", "committed", "allowed"), [(False, 15, True), (True, 15, True), (True, 20, False)]
+)
+def test_s1_last_stable_offset_may_be_below_the_local_start_until_the_marker_is_committed(
+    monkeypatch: pytest.MonkeyPatch, leads: bool, committed: int, allowed: bool
+) -> None:
+    """S1, seed 90176: the follower began at 10, in a transaction from 4 on that ends at 17."""
+    watched = Watched(0)
+    log = watched.replicas[0].log
+    log.last_stable_offset, log.high_watermark = 4, committed
+    monkeypatch.setattr(watched.judge, "_look_at_cover", lambda *_: None)
+    monkeypatch.setattr(watched.judge, "_look_at_epochs", lambda *_: None)
+    monkeypatch.setattr(watched.judge, "_look_at_leader", lambda *_: None)
+    if allowed:
+        watched.look(0, leads=leads)
+    else:
+        with pytest.raises(Violation, match="S1"):
+            watched.look(0, leads=leads)
+
+
 def copy_of(number: int, first: int, last: int, state: int) -> Copy:
     """Return a copy of epoch 0."""
     epochs = ((0, first),)
