@@ -89,7 +89,7 @@ def test_other_tools_work_with_controllers(tools: KafkaTools, cluster: ProcessCl
         level = re.search(r"Feature: kraft.version.*FinalizedVersionLevel: (\d)", features)
         assert level is not None and int(level[1]) == int(cluster.dynamic)
         asked = (*way, "--describe", "--entity-type", "brokers", "--entity-default")
-        told = run(tools, "kafka.admin.ConfigCommand", *asked)
+        told = run(tools, f"{T}ConfigCommand", *asked)
         assert "Default configs for brokers in the cluster are" in told
     controllers = ways(cluster)[-1]
     listed = run(tools, f"{T}ClusterTool", "list-endpoints", *controllers)
@@ -114,8 +114,8 @@ def test_after_the_active_one_was_lost(tools: KafkaTools, cluster: ProcessCluste
         assert CLUSTER_ID in run(tools, f"{T}ClusterTool", "cluster-id", *way)
     defaults = ("--entity-type", "brokers", "--entity-default")
     change = ("--alter", "--add-config", "log.cleaner.threads=1")
-    run(tools, "kafka.admin.ConfigCommand", *ways(cluster)[-1], *defaults, *change)
-    described = run(tools, "kafka.admin.ConfigCommand", *ways(cluster)[0], "--describe", *defaults)
+    run(tools, f"{T}ConfigCommand", *ways(cluster)[-1], *defaults, *change)
+    described = run(tools, f"{T}ConfigCommand", *ways(cluster)[0], "--describe", *defaults)
     assert "log.cleaner.threads=1" in described
     old.start()
     cluster.wait_for_leader()
