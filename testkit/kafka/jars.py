@@ -93,6 +93,7 @@ def compile_java(source: Path, out: Path, version: str = ORACLE) -> None:
     assert libs is not None
     compiler = next(libs.glob("ecj-*.jar"), None)
     command = ["javac"] if compiler is None else ["java", "-jar", str(compiler), "-17", "-nowarn"]
+    out.mkdir(parents=True, exist_ok=True)
     jars = os.pathsep.join(map(str, sorted(libs.glob("*.jar"))))
     subprocess.run([*command, "-cp", jars, "-d", str(out), str(source)], check=True)
 
