@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from protocol.batch.records import RECORD_BYTES_MAX
 from runtime.config import TopicConfig, keys_topic
 
 UNLIMITED: Final = -1
@@ -38,6 +39,7 @@ class LogConfig:
     remote_copy_lag_ms: int = 0
     remote_copy_lag_bytes: int = UNLIMITED
     max_message_bytes: int = 1_048_588
+    max_decompressed_message_bytes: int = RECORD_BYTES_MAX
     file_delete_delay_ms: int = 60_000
     delete_retention_ms: int = 24 * 3_600_000
     min_compaction_lag_ms: int = 0
@@ -77,6 +79,7 @@ class LogConfig:
             remote_copy_lag_ms=topic[keys_topic.REMOTE_COPY_LAG_MS],
             remote_copy_lag_bytes=topic[keys_topic.REMOTE_COPY_LAG_BYTES],
             max_message_bytes=topic[keys_topic.MAX_MESSAGE_BYTES],
+            max_decompressed_message_bytes=topic[keys_topic.MAX_DECOMPRESSED_MESSAGE_BYTES],
             file_delete_delay_ms=topic[keys_topic.FILE_DELETE_DELAY_MS],
             delete_retention_ms=topic[keys_topic.DELETE_RETENTION_MS],
             min_compaction_lag_ms=topic[keys_topic.MIN_COMPACTION_LAG_MS],

@@ -116,6 +116,7 @@ def steps(files: Files, job: CleaningJob) -> Iterator[Step]:
         high_watermark=job.high_watermark,
         now_ms=job.now_ms,
         delete_retention_ms=job.config.delete_retention_ms,
+        record_bytes_max=job.config.max_decompressed_message_bytes,
         stats=done.rewrite,
     )
     taken = [source for source in job.sources if source.base_offset < end_offset]
@@ -167,6 +168,7 @@ def _collect_keys(files: Files, job: CleaningJob, newest: KeyOffsets) -> Iterato
     """Fill the map from the first dirty offset on, until the sources end or the map is full."""
     first = job.first_dirty
     transactions = Transactions(txn for txn in job.aborted if txn.last_offset >= first)
+    record_bytes_max = job.config.max_decompressed_message_bytes
     worked = 0
     for source in job.sources:
         end = _end_of(job, source)
@@ -177,7 +179,7 @@ def _collect_keys(files: Files, job: CleaningJob, newest: KeyOffsets) -> Iterato
             if newest.is_full:
                 return
             try:
-                collect(batch, header, transactions, newest, first)
+                collect(batch, header, transactions, newest, first, record_bytes_max)
             except UNREADABLE as error:
                 raise batches.broken(error) from error
             if header.last_offset >= first:

@@ -35,7 +35,13 @@ from protocol.batch.header import (
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
-from protocol.batch.records import assemble, read_batch, rebuild_batch, records_payload
+from protocol.batch.records import (
+    RECORD_BYTES_MAX,
+    assemble,
+    read_batch,
+    rebuild_batch,
+    records_payload,
+)
 from protocol.compression import Codec
 from storage.log.cleaning.key_offsets import KeyOffsets
 from storage.log.cleaning.transactions import Transactions
@@ -65,6 +71,8 @@ class Rewriter:
     Attributes:
         newest: key -> offset of the round.
         high_watermark: that of the log when the round began.
+        record_bytes_max: `max.decompressed.message.bytes`, the limit of a record that was
+            compressed. A larger one is unreadable.
     """
 
     newest: KeyOffsets
@@ -73,6 +81,7 @@ class Rewriter:
     high_watermark: int
     now_ms: int
     delete_retention_ms: int
+    record_bytes_max: int = RECORD_BYTES_MAX
     stats: RewriteStats = field(default_factory=RewriteStats)
     leader_epoch: int = 0
     """Leader epoch of the previous batch. The start of epoch 0 needs no frame: no epoch precedes
@@ -111,7 +120,7 @@ class Rewriter:
     def _data(self, batch: bytes, header: BatchHeader) -> bytes | None:
         if self.transactions.records_are_aborted(header) or not header.record_count:
             return None
-        payload = records_payload(batch, 0, header)
+        payload = records_payload(batch, 0, header, record_bytes_max=self.record_bytes_max)
         judged = judge(payload, header, self.newest, keep_tombstones=not self._is_ripe(header))
         count = len(judged.offsets)
         self.stats.records_kept += count
@@ -174,7 +183,12 @@ def _anonymous_frame(header: BatchHeader) -> bytes:
 
 
 def collect(
-    batch: bytes, header: BatchHeader, transactions: Transactions, into: KeyOffsets, first: int
+    batch: bytes,
+    header: BatchHeader,
+    transactions: Transactions,
+    into: KeyOffsets,
+    first: int,
+    record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> None:
     """Add the keys of one batch of the dirty section to the map.
 
@@ -187,4 +201,5 @@ def collect(
         if kind in (ControlType.ABORT, ControlType.COMMIT):
             transactions.marker_is_idle(header, kind == ControlType.COMMIT)
     elif not transactions.records_are_aborted(header) and header.last_offset >= first:
-        collect_keys(records_payload(batch, 0, header), header, into, first)
+        payload = records_payload(batch, 0, header, record_bytes_max=record_bytes_max)
+        collect_keys(payload, header, into, first)

@@ -11,6 +11,7 @@ import pytest
 
 from protocol.batch.header import iter_batches
 from protocol.batch.records import Producer, Record, build_batch, read_batch, varint
+from protocol.compression import Codec
 from protocol.errors import ApiError
 from runtime.clock import ManualClock, SystemClock
 from storage.files import LossyFiles, MemoryFiles, RealFiles
@@ -475,6 +476,26 @@ async def test_cleaner_marks_an_unreadable_log_uncleanable():
     assert by_name[f"{manager}uncleanable_bytes"][0][1] > 0
     one.manager.delete("topic", 0)
     assert one.cleaner.uncleanable == {}
+
+
+@pytest.mark.parametrize("dirty", [True, False])
+@pytest.mark.parametrize(("limit", "cleanable"), [(2_000, False), (5_000, True)])
+async def test_record_above_the_limit_of_its_topic_makes_a_log_uncleanable(
+    limit: int, cleanable: bool, dirty: bool
+) -> None:
+    """Kafka 4.4: the cleaner observes the limit in clean parts of a log as well."""
+    one = Cleaning(max_decompressed_message_bytes=limit)
+    one.append(("a", "x" * 3_000), ("a", "1"), codec=Codec.GZIP)
+    one.append(("b", "x" * 9_000))  # without compression there is no limit
+    one.roll()
+    if not dirty:
+        one.cleaner.checkpoints[KEY] = 2
+        one.append(("c", "1"))
+        one.roll()
+    await one.log.flush()
+    assert await one.cleaner.clean_one()
+    assert (one.cleaner.uncleanable == {}) is cleanable
+    assert (one.cleaner.checkpoints.get(KEY, 0) > 2) is cleanable
 
 
 async def test_a_disk_error_while_writing_is_tried_again_later():
