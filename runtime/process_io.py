@@ -1,4 +1,4 @@
-"""Shell: Bytes that the process moved to and from disks, as counted by the kernel."""
+"""Shell: Input and output of the process, as counted by the kernel (`/proc/self/io`)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,24 @@ from collections.abc import Iterator
 from runtime.metrics import Family, single
 
 _PREFIX = "kafka_server_kafkaserver_linux_disk_"
+_TEXTS = {
+    "read_bytes": "Bytes that the process made the kernel read",
+    "write_bytes": "Bytes that the process made the kernel write",
+    "rchar": "Bytes that the process read, from caches and sockets as well",
+    "wchar": "Bytes that the process wrote, to caches and sockets as well",
+    "syscr": "Read system calls of the process",
+    "syscw": "Write system calls of the process",
+    "cancelled_write_bytes": "Bytes written to caches and removed before they reached a disk",
+}
+"""Metric, a line of the file, and its help. The first two count what a disk really did."""
 
 
 def collect() -> Iterator[Family]:
-    """Yield the bytes that were really written to or read from a disk; nothing without /proc."""
+    """Yield the metrics that Kafka 4.4 has of this file; nothing without /proc."""
     try:
         with open("/proc/self/io", encoding="ascii") as file:
             counts = dict(line.split(": ") for line in file.read().splitlines())
     except OSError:
         return
-    for name in ("read_bytes", "write_bytes"):
-        text = f"Bytes that the process made the kernel {name.partition('_')[0]}"
+    for name, text in _TEXTS.items():
         yield single(_PREFIX + name, text, int(counts[name]))

@@ -172,7 +172,12 @@ SHOWN: tuple[str, ...] = (
     "kraftbox_loop_lag_worst_seconds",
 )
 ON_LINUX: tuple[str, ...] = (
+    "kafka_server_kafkaserver_linux_disk_cancelled_write_bytes",
+    "kafka_server_kafkaserver_linux_disk_rchar",
     "kafka_server_kafkaserver_linux_disk_read_bytes",
+    "kafka_server_kafkaserver_linux_disk_syscr",
+    "kafka_server_kafkaserver_linux_disk_syscw",
+    "kafka_server_kafkaserver_linux_disk_wchar",
     "kafka_server_kafkaserver_linux_disk_write_bytes",
     "process_open_fds",
     "process_resident_memory_bytes",
