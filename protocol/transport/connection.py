@@ -1,12 +1,11 @@
 """Shell: One accepted connection: moves bytes between a socket and an exchange.
 
-Which requests are cut, and when, says `exchange.py`, where their bytes lie `receive_buffer.py`,
-what becomes of them `request_flow.py`. Here is what those must not know: the transport, the timers
-of the loop, and who is told when the connection is gone. `BufferedProtocol`'s calls are the only
-entry; nothing here awaits.
+`exchange.py` frames requests and orders replies, `receive_buffer.py` holds the bytes, and
+`request_flow.py` runs the handlers. This module owns the asyncio transport, the timers and the
+close callbacks. asyncio calls the methods of `BufferedProtocol`; nothing here awaits.
 
-A reply that is ready when its turn comes is written at once, together with the others of the same
-turn of the loop.
+A reply is written once it is ready and no earlier reply is pending, together with the others of the
+same event-loop iteration.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from runtime.slices import SLICE_MS
 
 
 class Listener(Protocol):
-    """The listener of a connection, as far as it matters here; `server.Server` is one."""
+    """The part of a listener that a connection uses; `server.Server` implements it."""
 
     listener: str
     clock: Clock
@@ -60,20 +59,23 @@ class Listener(Protocol):
     decode_queue: DecodeQueue
 
     def admit(self, connection: ServerConnection) -> str | None:
-        """Take a new connection, or say why not. It is served when its `begin` is called."""
+        """Accept a new connection; the listener serves it from its call of `begin` on.
+
+        Returns: the reason for a refusal, or None.
+        """
 
     def admitted(self) -> None:
-        """A connection is served from now on."""
+        """Count a connection that is served from now on."""
 
     def overran(self, serve_rest: Callable[[], None]) -> None:
         """One connection took all of an iteration: serve its other requests in the next."""
 
     def forget(self, connection: ServerConnection, *, admitted: bool) -> None:
-        """A connection is gone."""
+        """Remove a connection that has ended."""
 
 
 class ServerConnection(asyncio.BufferedProtocol):
-    """A client's connection; handlers see it as `dispatch.Connection`."""
+    """The connection of a client; handlers use it as a `dispatch.Connection`."""
 
     __slots__ = (
         "_active_ms",
@@ -130,48 +132,48 @@ class ServerConnection(asyncio.BufferedProtocol):
     def __repr__(self) -> str:
         return f"ServerConnection({self.id}, {self.listener}, {self.peer_host}:{self.peer_port})"
 
-    # --- what handlers may do ----------------------------------------------------------------
+    # --- calls of handlers -------------------------------------------------------------------
 
     def add_close_callback(self, fn: Callable[[], None]) -> None:
-        """Call `fn` once when the connection is gone; at once if it already is."""
+        """Call `fn` once when the connection has ended; at once if it already has."""
         if self.is_lost:
             fn()
         else:
             self._close_callbacks[fn] = None
 
     def remove_close_callback(self, fn: Callable[[], None]) -> None:
-        """Forget `fn`; an unknown one is ignored."""
+        """Do not call `fn` when the connection ends; an unknown callback is ignored."""
         self._close_callbacks.pop(fn, None)
 
     def add_behind_callback(self, fn: Callable[[], None]) -> None:
-        """Call `fn` whenever a reply is ready that must wait for an earlier request's."""
+        """Call `fn` whenever a reply is ready and an earlier request's reply is not."""
         if not self.is_lost:
             self._behind_callbacks[fn] = None
 
     def remove_behind_callback(self, fn: Callable[[], None]) -> None:
-        """Forget `fn`; an unknown one is ignored."""
+        """Do not call `fn` any more; an unknown callback is ignored."""
         self._behind_callbacks.pop(fn, None)
 
     def reply_is_behind(self) -> None:
-        """A reply is ready and waits for an earlier request's."""
+        """Run the callbacks: a reply is ready and must wait for an earlier request's reply."""
         for fn in list(self._behind_callbacks):
             fn()
 
     def close(self, reason: str) -> None:
-        """Close after what was already written, dropping replies that wait. One log line."""
+        """Close after the bytes written so far, drop pending replies, and log the reason."""
         if not self.is_closing:
             self._listener.log.closing(self, reason)
             self._shut()
 
     def mute(self, wait_ms: float) -> None:
-        """Read no further request for this time: the client goes over a quota."""
+        """Read no further request for `wait_ms`: the client exceeds a quota."""
         if wait_ms > 0.0:
             self.exchange.mute()
             asyncio.get_running_loop().call_later(wait_ms / 1000.0, self._unmute)
             self._set_reading()
 
     def hold_until(self, done: asyncio.Future[Any]) -> None:
-        """Serve no further request before `done` is: the one in work goes on in parts."""
+        """Serve no further request before `done` ends: the current one is served in parts."""
         self.exchange.mute()
         done.add_done_callback(lambda _: self._unmute())
         self._set_reading()
@@ -181,8 +183,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._continue()
 
     def keep(self, size_bytes: int, until: asyncio.Future[Any]) -> None:
-        """Count bytes of a request that a handler keeps until then as request memory. They are
-        there however long this connection lives."""
+        """Count bytes of a request as request memory until `until` ends.
+
+        A handler keeps these bytes, even if the connection ends earlier.
+        """
         memory = self._listener.memory
         memory.charge(size_bytes)
         until.add_done_callback(lambda _: memory.give_back(size_bytes))
@@ -206,11 +210,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         high = self._listener.limits.write_high_bytes
         self._transport.set_write_buffer_limits(high=high, low=high // 4)
         if self.exchange.holds & NOT_ADMITTED:
-            # uvloop begins to read after this call, whatever was asked for in it.
+            # uvloop begins to read after this call, even if reading was paused in it.
             asyncio.get_running_loop().call_soon(self._set_reading)
 
     def begin(self) -> None:
-        """The connection is admitted."""
+        """Begin to serve the connection, which was admitted."""
         self.exchange.release(NOT_ADMITTED)
         self._listener.admitted()
         self._continue()
@@ -226,7 +230,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._end()
 
     def _end(self) -> None:
-        """Nothing came of this connection since it was lost, and nothing will."""
+        """Release the resources of the connection and run its close callbacks."""
         exchange = self.exchange
         if (large := self._decoding) is not None:
             self._decoding = None
@@ -262,7 +266,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     # --- requests ------------------------------------------------------------------------------
 
     def _work(self, received_ms: float, now_ms: float) -> None:  # noqa: C901 - calls cost
-        """Serve the requests that are here until one is cut or a hold is set."""
+        """Serve the complete requests in the buffer until a hold is set."""
         if self._working:
             return
         self._working = True
@@ -293,23 +297,23 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._set_reading()
 
     def _end_turn(self) -> None:
-        """Serve the other requests that are here in another iteration of the event loop."""
+        """Leave the other requests in the buffer for a later event-loop iteration."""
         if not self.exchange.holds & TURN_OVER:
             self.exchange.hold(TURN_OVER)
             self._listener.overran(self._next_turn)
 
     def decode_later(self, request: LargeRequest) -> None:
-        """Decode a request in iterations to come, and serve no other before it."""
+        """Decode a request in later iterations, and serve no other before it."""
         self._decoding = request
         self.exchange.hold(DECODING)
         self._listener.decode_queue.add(request)
 
     def free(self, decoding: Decoding[Any]) -> None:
-        """Free what was decoded, in iterations to come."""
+        """Free the decoded objects in later iterations."""
         self._listener.decode_queue.free(decoding)
 
     def serve_decoded(self, request: LargeRequest, error: ProtocolError | None) -> None:
-        """A request that was decoded later is whole, or cannot be read."""
+        """Serve a large request once it is decoded; close the connection if it is unreadable."""
         self._decoding = None
         exchange = self.exchange
         if error is not None or exchange.holds & CLOSED:
@@ -332,7 +336,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._continue(self._active_ms)
 
     def _continue(self, received_ms: float = -1.0) -> None:
-        """A hold is over: first the requests that wait in the buffer, then more."""
+        """Go on after a hold: serve the requests in the buffer, then read more."""
         exchange = self.exchange
         if exchange.holds:
             return
@@ -353,19 +357,22 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
 
     def feed(self) -> None:
-        """There may be memory for the frame in progress."""
+        """Retry buffering the frame in progress after request memory was released."""
         self.exchange.feed(self, self._listener.clock.monotonic_ms())
         self._set_reading()
 
     def give_memory_back(self) -> None:
-        """Called now and then for a quiet connection."""
+        """Shrink the receive buffer; the listener's scan calls this for quiet connections."""
         self.exchange.buffer.shrink()
 
     # --- replies -------------------------------------------------------------------------------
 
     def send_ready(self) -> None:
-        """A reply that waited is ready: it goes, with those that waited for it, when all before it
-        have gone. What lets a crowd's replies go at once must not have them written in one turn."""
+        """Send the replies that are ready and not behind a pending one.
+
+        An event may complete the replies of many connections at once; on a crowded listener they
+        are written in several event-loop iterations.
+        """
         exchange, listener = self.exchange, self._listener
         if listener.crowded and listener.turns.is_over(listener.clock.monotonic_ms()):
             listener.turns.wait(self.send_ready)
@@ -381,8 +388,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._continue()
 
     def write(self, size_bytes: int, parts: list[Buffer]) -> None:
-        """A reply whose turn it is. It goes with others, but not later than this turn of the
-        loop."""
+        """Write the next reply in order, with others, at the latest in this iteration."""
         exchange = self.exchange
         exchange.send(size_bytes, parts)
         if exchange.out_bytes > REPLIES_TOGETHER_BYTES:
@@ -392,7 +398,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         elif not exchange.waiting:
             self._send()
         elif not self._sending_soon:
-            # What let this one go lets others go in the same turn, as a rule.
+            # The event that completed this reply usually completes others in this iteration.
             self._sending_soon = True
             asyncio.get_running_loop().call_soon(self._send_soon)
 
@@ -415,7 +421,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     # --- the end -------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Read no more; close when the replies that wait have been sent."""
+        """Stop reading, and close once the pending replies have been sent."""
         exchange = self.exchange
         if exchange.holds & (CLOSED | DRAINING):
             return
@@ -426,24 +432,26 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._shut()
 
     def abort(self) -> None:
-        """Close at once, dropping what was not sent."""
+        """Close at once and drop unsent bytes."""
         self.exchange.hold(CLOSED)
         self.exchange.take()
         self._transport.abort()
 
     def quiet_ms(self, now_ms: float) -> float:
-        """Return for how many ms this client has neither sent anything nor had a request in work. A
-        client that does not read its replies is quiet."""
+        """Return the time since this client last sent bytes or had a pending request, in ms.
+
+        A client that does not read its replies is quiet, too.
+        """
         return 0.0 if self.exchange.is_busy else now_ms - self._active_ms
 
     @property
     def is_closing(self) -> bool:
-        """Whether this side closes the connection, or it is gone."""
+        """True if this side closes the connection, or it has ended."""
         return bool(self.exchange.holds & CLOSED)
 
     @property
     def inflight(self) -> int:
-        """Replies that wait."""
+        """Number of requests without a sent reply."""
         return len(self.exchange.waiting)
 
     def _shut(self) -> None:

@@ -1,7 +1,7 @@
-"""Shell: Decoding in slices, and the large requests of a listener: one slice per iteration for all.
+"""Shell: Decoding in slices: all large requests of a listener share one slice per iteration.
 
-The connections of such requests are served in turn, so that the largest frame holds up no other for
-longer than a slice at a time. A connection has one of them at most: it is not read meanwhile.
+Requests are decoded round-robin, so that the largest frame delays no other for longer than a slice
+at a time. A connection has at most one large request, because it is not read in the meantime.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ FREE_MS: Final = 1.0
 DONE: Final = object()
 STEPS_TOGETHER: Final = 10
 STEPS_MAX: Final = 50
-"""Ends a slice where the clock stands still, as that of a simulation does while code runs."""
+"""Ends a slice if the clock does not advance: a simulation's clock stops while code runs."""
 
 
 def decode_slice(
     decoding: Decoding[Any], now_ms: Callable[[], float], slice_ms: float = SLICE_MS
 ) -> bool:
-    """Decode for a slice. Returns: True when the message is whole. Raises ProtocolError.
+    """Decode for `slice_ms`.
 
     No collection visits the elements, of which there may be a million.
     """
@@ -47,9 +47,13 @@ def decode_slice(
 async def decode_in_slices(
     cls: type[M], buf: Buffer, version: int, offset: int = 0
 ) -> tuple[M, int]:
-    """Decode a message of any size, as `codec.decode`, and let others run in between.
+    """Decode a message of any size like `codec.decode`, and yield to other tasks in between.
 
-    ProtocolError also for a message that takes too much memory.
+    Returns:
+        The message and the offset of its end.
+
+    Raises:
+        ProtocolError: the bytes are not such a message, or it takes too much memory.
     """
     decoding = Decoding(cls, memoryview(buf), version, offset, Allowance())
     try:
@@ -69,7 +73,7 @@ class Job(Protocol):
     decoding: Decoding[Any]
 
     def decoded(self, error: ProtocolError | None) -> None:
-        """Called once: the message is whole, or cannot be read."""
+        """Receive the result, once: the message is complete, or `error` explains why not."""
 
 
 class DecodeQueue:
@@ -91,17 +95,17 @@ class DecodeQueue:
         return len(self._jobs)
 
     def add(self, job: Job) -> None:
-        """Decode a request in iterations to come."""
+        """Decode a request in later iterations."""
         self._jobs.append(job)
         self._go_on()
 
     def remove(self, job: Job) -> None:
-        """Decode a request no further; its connection is gone."""
+        """Stop decoding a request whose connection has ended."""
         self._jobs.remove(job)
         self.free(job.decoding)
 
     def free(self, decoding: Decoding[Any]) -> None:
-        """Free what was decoded, in iterations to come."""
+        """Free the decoded objects in later iterations."""
         decoding.stop()
         if (message := decoding.take_made()) is not None:
             self._waste.append(free_in_steps(message))

@@ -1,18 +1,18 @@
 """Shell: Requests with long lists, served in parts, and long responses, encoded in steps.
 
-A request of some megabytes may name a million topics. A handler that answers them in one go holds
-the event loop for seconds, in which no heartbeat is sent and no other client is served. So between
-the transport and the handlers stands, for each API with a list, one of these rules:
+A request of some megabytes may name a million topics. A handler that serves it at once blocks the
+event loop for seconds: no heartbeat is sent, and no other client is served. Therefore each API with
+a list has one of these rules, which applies before its handler:
 
-- `InParts`: the request is cut along its list (`protocol/parts.py`). The handler serves one part
-  after the other, each a request as any client could have sent it; the answers are joined. The
-  connection is held in the meantime: the next request on it is served when this one is answered.
-- `AtOnce`: the handler gets the request as it is, and the list has a bound that it can serve.
+- `InParts`: the request is split along its list (`protocol/parts.py`). The handler serves one part
+  after the other, each a valid request of its own, and the responses are joined. The next request
+  on the connection is served after the response to this one.
+- `AtOnce`: the handler receives the whole request, and the list has a limit that it can serve.
 
-Both refuse what weighs more than `weight_max`: with INVALID_REQUEST where the response has an error
-of its own, else the connection is closed, as for an array that is longer than Kafka allows. Long
-responses are encoded in steps. All parts and steps of a node take turns (`SharedSlices`), so that
-many long requests together hold an event-loop iteration no longer than one.
+Both refuse a request above `weight_max`, with INVALID_REQUEST if the response has a top-level error
+code. Otherwise the connection is closed, as for an array that is longer than Kafka allows. Long
+responses are encoded in steps. All parts and steps of a node share their slices (`SharedSlices`):
+many long requests together block an event-loop iteration no longer than one.
 
 A short request costs a comparison.
 """
@@ -47,15 +47,15 @@ from runtime.collector import spare
 from runtime.slices import SharedSlices
 
 SHORT_BYTES: Final = 512
-"""A frame up to this size holds no list that is worth weighing."""
+"""The lists of a frame up to this size are too short to be weighed."""
 PART_WEIGHT: Final = 100
-"""What is served at once; a few milliseconds of the slowest handlers."""
+"""Weight of a part, which takes the slowest handlers a few milliseconds."""
 WEIGHT_MAX: Final = 200_000
-"""What one request may weigh: twice the partitions of a large cluster."""
+"""Limit of a request's weight: twice the partitions of a large cluster."""
 SPARED_WEIGHT: Final = 2_000
 """Responses to this much are kept out of collections, which otherwise visit them repeatedly."""
 ITEM_WEIGHT_MAX: Final = 10_000
-"""What one element may weigh that cannot be cut: Kafka's limit of records in one operation."""
+"""Limit of an element's weight that cannot be split: Kafka's limit of records per operation."""
 SHORT_REPLY_STRUCTS: Final = 1_000
 """A response with no more structs in its lists is not weighed."""
 LONG_REPLY_WEIGHT: Final = 4_000
@@ -64,19 +64,20 @@ and twice as long in several."""
 LONG_REQUEST_WEIGHT: Final = 1_000
 """A request that weighs more is compared with the bound of an API that serves it whole."""
 PATIENCE_MS: Final = 60_000.0
-"""No further part is begun after this time where the request has no timeout of its own."""
+"""No further part is begun after this time, if the request has no timeout of its own."""
 TIMEOUT: Final = "timeout_ms"
 
 
 Refuse: TypeAlias = Callable[[Any, ErrorCode, int], Response]
-"""The response that says an error for all of a request, in a version."""
+"""Returns the response with an error code for every element of a request, in a version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtOnce:
-    """The handler pauses by itself, or what it does with an element is next to nothing.
+    """A rule for handlers that pause by themselves, or do next to nothing with an element.
 
-    by_count: the bound counts the elements of the outermost lists alone, which takes no time.
+    weight_max: limit of the request's weight.
+    by_count: the limit counts only the elements of the outermost lists, which takes no time.
     """
 
     weight_max: int = ITEM_WEIGHT_MAX
@@ -86,17 +87,21 @@ class AtOnce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InParts:
-    """How a request is cut.
+    """A rule that splits a request.
 
-    paths: the list fields on the way to the elements; the first of several whose outermost list is
-    not empty is taken. key: of an outermost element; elements with equal keys stay in one part,
-    because the handler judges them together, and no more than two of them are served. part_max: the
-    weight of a part. extra_depth: lists of the response around those of the request. whole: tells
-    the requests, by content and version, that mean something else in parts; they weigh at most
-    whole_max. load_of: of an
-    outermost element, where its handler makes more of it than its weight. load_max: more than this
-    is answered by `refuse`, part by part, with POLICY_VIOLATION. long_reply: a reply that the
-    handler only promises may be long.
+    paths: the list fields that lead to the elements; of several paths, the first is used whose
+        outermost list is not empty.
+    key: returns the key of an outermost element. Elements with equal keys stay in one part, because
+        the handler compares them, and at most two of them are served.
+    part_max: limit of a part's weight.
+    weight_max: limit of the request's weight.
+    extra_depth: number of lists in the response around those of the request.
+    whole: returns whether a request, by content and version, would mean something else in parts.
+    whole_max: limit of the weight of such a request.
+    load_of: returns the handler's work for an outermost element, if that exceeds its weight.
+    load_max: above this load, every part is answered by `refuse` with POLICY_VIOLATION.
+    refuse: returns such a response.
+    long_reply: a reply that the handler returns as an awaitable may be long.
     """
 
     paths: tuple[Path, ...]
@@ -116,7 +121,7 @@ Rule: TypeAlias = InParts | AtOnce
 
 
 class LongRequests:
-    """Puts rules between a table and its handlers."""
+    """Applies the rules to the requests of handler tables."""
 
     def __init__(self, clock: Clock, slices: SharedSlices) -> None:
         """`slices` is shared with the handlers that pause by themselves."""
@@ -125,7 +130,7 @@ class LongRequests:
         self._unspared = 0
 
     def guard(self, table: HandlerTable, rules: Mapping[ApiKey, Rule]) -> None:
-        """Serve every API of `table` that has a rule by it."""
+        """Apply its rule to each API of `table` that has one."""
         for api, rule in rules.items():
             entry = table.entries.get(api)
             if entry is not None:
@@ -142,7 +147,7 @@ class LongRequests:
                 return self._long(entry, handler, rule, context, request)
             reply = handler(context, request)
             if isinstance(reply, Response):
-                # A short request may list everything on a node.
+                # A short request may list all objects of a node.
                 if structs(reply, SHORT_REPLY_STRUCTS) <= SHORT_REPLY_STRUCTS or (
                     weigh(reply, LONG_REPLY_WEIGHT) <= LONG_REPLY_WEIGHT
                 ):
@@ -190,7 +195,7 @@ class LongRequests:
             serve = handler
             if rule.load_max is not None and sum(part.load for part in parts) > rule.load_max:
                 serve = _refusing(rule)
-            # Parts go one by one: to free a long request at once takes long, too.
+            # Parts are freed one by one, because freeing a long request at once takes long, too.
             parts.reverse()
             while parts:
                 part = parts.pop()
@@ -221,7 +226,7 @@ class LongRequests:
                 served.set_result(None)
 
     async def _parts(self, rule: InParts, path: Path, request: Any) -> list[Part]:
-        """Cut the request before anything of it is served. Raises ApiError if it is too long."""
+        """Split the request before any part is served. Raises: ApiError if it is too long."""
         again: list[Any] = []
         if rule.key is not None:
             request, again = await self._apart(rule.key, path[0], request)
@@ -247,8 +252,10 @@ class LongRequests:
     async def _apart(
         self, key: Callable[[Any], Hashable], name: str, request: Any
     ) -> tuple[Any, list[Any]]:
-        """The request without the elements that it names more than once, and two of each of
-        these."""
+        """Separate the elements that the request names more than once.
+
+        Returns: the request without them, and two elements for each of their keys.
+        """
         items = getattr(request, name) or ()
         first: dict[Hashable, Any] = {}
         again: dict[Hashable, Any] = {}
@@ -276,8 +283,11 @@ class LongRequests:
             spare()
 
     def _shorten(self, context: RequestContext, request: Any, part: Any) -> None:
-        """Leave the part what is left of the request's time. Raises ApiError when a request without
-        a timeout has had enough of it."""
+        """Set the timeout of a part to the rest of the request's.
+
+        Raises:
+            ApiError: REQUEST_TIMED_OUT if the request has no timeout and `PATIENCE_MS` have passed.
+        """
         passed_ms = self._clock.monotonic_ms() - context.received_ms
         timeout_ms = getattr(request, TIMEOUT, None)
         if timeout_ms is None or timeout_ms <= 0:
@@ -307,7 +317,7 @@ class LongRequests:
 
 
 async def encoded_in_slices(slices: SharedSlices, response: Response, version: int) -> EncodedReply:
-    """Encode a response in steps. The caller has its turn of the slices."""
+    """Encode a response in steps. The caller has awaited `slices.turn`."""
     parts: list[Buffer] = []
     for weight in encode_steps(response, version, parts):
         await slices.breathe(weight)
@@ -345,7 +355,7 @@ def _judge(rule: Rule) -> tuple[Callable[[Any], bool], int]:
 
 
 def _refusing(rule: InParts) -> Handler:
-    """A handler that refuses everything."""
+    """Return a handler that refuses every element with POLICY_VIOLATION."""
     refuse = rule.refuse
     assert refuse is not None
 
@@ -363,7 +373,7 @@ def _path(rule: InParts, request: Any) -> Path:
 
 
 def _message(entry: Entry, context: RequestContext, body: Body) -> Response | None:
-    """The response as a message; what the controller answered comes as bytes."""
+    """Return the response as a message; a forwarded response is decoded from its bytes."""
     if not isinstance(body, EncodedReply):
         assert body is None or isinstance(body, Response)
         return body

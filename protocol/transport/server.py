@@ -1,7 +1,7 @@
-"""Shell: A listener: accepts connections, looks after the quiet ones, closes in order.
+"""Shell: A listener that accepts connections, closes idle ones, and shuts down gracefully.
 
-One timer scans all connections; none has a timer of its own. What a connection does with its bytes
-is in `connection.py`, what the requests mean in `dispatch.py`.
+One timer scans all connections; no connection has a timer of its own. `connection.py` handles the
+bytes of a connection, and `dispatch.py` maps requests to handlers.
 """
 
 from __future__ import annotations
@@ -34,21 +34,23 @@ SCANNED_PER_TURN = 500
 STRAIN_MS = SLICE_MS / 2
 """Processor time that the requests of one connection take of an iteration that is too long."""
 STRAINED_S = 1.0
-"""How long iterations of the event loop are kept short after one was too long."""
+"""Time for which event-loop iterations are kept short after a long one."""
 LINGER_MS = 5_000.0
-"""How long a closed connection may take to fetch what was written to it."""
+"""Time in which the client of a closed connection must read the bytes written to it."""
 
 ACCEPT_TURNS = 5
-"""Turns of the loop from an accepted socket to its refusal, and one to spare."""
+"""Event-loop iterations from an accepted socket to its refusal, and one to spare."""
 
 
 class Server:
     """One listener with its connections.
 
-    `gate` and `memory` may be shared with other listeners; without them nothing is limited.
-    `on_admit` may refuse a connection with a reason. A handler's broken invariant goes to
-    `supervisor`, which stops the node. With `for_nodes` a peer whose machine is gone is noticed
-    (`half_open`).
+    Args:
+        supervisor: receives a handler's broken invariant, and stops the node.
+        gate: limits the connections; listeners may share it. Without it there is no limit.
+        memory: limits the memory of requests; listeners may share it. Without it there is no limit.
+        on_admit: returns the reason for the refusal of a connection, or None.
+        for_nodes: detect a peer whose machine has failed (`half_open`).
     """
 
     def __init__(
@@ -87,8 +89,8 @@ class Server:
         self.turns = Turns(_call_soon, clock.monotonic_ms)
         self.decode_queue = DecodeQueue(_call_soon, clock.monotonic_ms)
         self.crowded = False
-        """Whether so many are connected that turns of the loop are kept short, or one has lately
-        taken a whole one."""
+        """True if event-loop iterations are kept short: there are many connections, or one of them
+        used a whole iteration lately."""
         self._strain_timer: asyncio.TimerHandle | None = None
         self.cpu_s: Callable[[], float] = time.thread_time
         """Returns the processor time of the calling thread, in seconds."""
@@ -107,30 +109,36 @@ class Server:
     # --- life ----------------------------------------------------------------------------------
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Bind and listen; returns the bound (host, port). An empty host means all interfaces.
+        """Bind and listen; an empty host means all interfaces.
 
-        Raises OSError when the address cannot be bound.
+        Returns:
+            The bound host and port.
+
+        Raises:
+            OSError: the address cannot be bound.
         """
         await self.bind(host, port)
         await self.listen()
         return self.address
 
     async def bind(self, host: str, port: int) -> None:
-        """Take the address, which refuses connections until `listen`.
+        """Bind the address, which refuses connections until `listen`.
 
-        Raises OSError when another socket has it.
+        Raises:
+            OSError: another socket is bound to it.
         """
         first = await self._bind(host or "0.0.0.0", port)
         self.address = (host, first)
         if not host:
-            # The other family on the same port, where the machine has it.
+            # Also bind the same port for IPv6, if the machine has it.
             with contextlib.suppress(OSError):
                 await self._bind("::", first)
 
     async def listen(self) -> None:
         """Accept connections at the bound address.
 
-        Raises OSError when another socket was bound to it, too, and listens already.
+        Raises:
+            OSError: another socket was bound to the address, too, and listens already.
         """
         if self._closing:
             return
@@ -159,9 +167,10 @@ class Server:
         return int(listening.sockets[0].getsockname()[1])
 
     async def close(self, grace_ms: float = 5_000.0) -> None:
-        """Stop accepting, answer what is in flight, then close.
+        """Stop accepting, complete the pending requests, then close the connections.
 
-        Connections that still have replies waiting after `grace_ms` are cut.
+        Args:
+            grace_ms: connections with replies that are pending after this time are aborted.
         """
         self._closing = True
         for listening in self._sockets:
@@ -178,8 +187,8 @@ class Server:
         for listening in self._sockets:
             await listening.wait_closed()
         self._sockets.clear()
-        # asyncio makes a connection some turns after it was accepted: it must come here and be
-        # refused, or its socket would stay open.
+        # asyncio creates a connection some iterations after it accepts the socket. It must be
+        # created and refused, or its socket would stay open.
         for _ in range(ACCEPT_TURNS):
             await asyncio.sleep(0)
 
@@ -201,8 +210,10 @@ class Server:
         return ServerConnection(self, self._next_id)
 
     def admit(self, connection: ServerConnection) -> str | None:
-        """Take a new connection to the gate, or say why it is refused. It is served when the gate
-        calls its `begin`, which may be now."""
+        """Pass a new connection to the gate, which calls its `begin` now or later.
+
+        Returns: the reason for a refusal, or None.
+        """
         refusal = self._refusal(connection)
         if refusal is not None:
             self.connection_stats.refused += 1
@@ -219,12 +230,12 @@ class Server:
         return refusal or self.gate.enter(connection, self.clock.monotonic_ms())
 
     def admitted(self) -> None:
-        """A connection is served from now on."""
+        """Count a connection that is served from now on."""
         self.connection_stats.accepted += 1
         self.connection_stats.open += 1
 
     def forget(self, connection: ServerConnection, *, admitted: bool) -> None:
-        """A connection is gone."""
+        """Remove a connection that has ended; the gate may then admit a waiting one."""
         if self._connections.pop(connection.id, None) is None:
             return
         self._count_crowd()
@@ -273,7 +284,7 @@ class Server:
             self._wake_gate()
 
     def _wake_gate(self) -> None:
-        """Look again when the gate has something to do."""
+        """Set the timer for the gate's next work."""
         wake_ms = self.gate.wake_ms()
         if wake_ms is None:
             return
@@ -295,7 +306,7 @@ class Server:
         self._schedule_scan()
 
     def _scan_some(self, left: Iterator[ServerConnection], every_ms: float) -> None:
-        """Look after some connections, and after the rest when others had the loop."""
+        """Scan some connections, and the rest in later event-loop iterations."""
         now_ms = self.clock.monotonic_ms()
         scanned = 0
         for connection in islice(left, SCANNED_PER_TURN):
