@@ -49,12 +49,26 @@ def with_ports(bootstrap: str) -> str:
     )
 
 
+class Bootstrap(str):
+    """Bootstrap servers of a client, and whether it checks the cluster of each node (KIP-1242)."""
+
+    check_cluster: bool
+
+    def __new__(cls, servers: str, *, check_cluster: bool = True) -> Bootstrap:
+        made = super().__new__(cls, servers)
+        made.check_cluster = check_cluster
+        return made
+
+
 def run(bootstrap: str, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
     """Connect, await `work`, disconnect. Raises CommandFailed."""
+    check_cluster = bootstrap.check_cluster if isinstance(bootstrap, Bootstrap) else True
     bootstrap = with_ports(bootstrap)
 
     async def whole() -> T:
-        async with await ClusterClient.connect(bootstrap, CLIENT_ID, CONNECT_MS_MAX) as client:
+        async with await ClusterClient.connect(
+            bootstrap, CLIENT_ID, CONNECT_MS_MAX, check_cluster=check_cluster
+        ) as client:
             return await work(client)
 
     with in_words(bootstrap):

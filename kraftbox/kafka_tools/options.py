@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
+from kraftbox.cli.connect import Bootstrap
 from kraftbox.cli.output import CommandFailed
 from kraftbox.process.properties import read_properties
 from runtime.errors import StartupRefused
@@ -48,17 +49,37 @@ def chosen(options: argparse.Namespace, actions: Iterable[str]) -> str:
     return next(action for action in actions if getattr(options, action.replace("-", "_")))
 
 
-def bootstrap_of(options: argparse.Namespace) -> str:
+def bootstrap_of(options: argparse.Namespace) -> Bootstrap:
     """Check the client properties and return the bootstrap servers. Raises CommandFailed."""
+    check_cluster = True
     for name in ("command_config", "producer_config", "consumer_config"):
         path = getattr(options, name, None)
         if path is not None:
-            check_client_properties(file_properties(path))
+            properties = file_properties(path)
+            check_client_properties(properties)
+            check_cluster = check_cluster and checks_cluster(properties)
     server: str | None = options.bootstrap_server
     controller: str | None = getattr(options, "bootstrap_controller", None)
     found = server or controller
     assert found is not None, "one of them is required"
-    return found
+    return Bootstrap(found, check_cluster=check_cluster)
+
+
+def checks_cluster(properties: dict[str, str]) -> bool:
+    """Return whether a client with these properties checks the cluster of each node (KIP-1242).
+
+    Without a recovery strategy a Java client of 4.4.0 does not, because it could not begin again.
+
+    Raises:
+        CommandFailed: a value that Kafka's client does not have.
+    """
+    enable = properties.get("metadata.cluster.check.enable", "true").strip().lower()
+    if enable not in ("true", "false"):
+        raise CommandFailed(f"metadata.cluster.check.enable={enable}: expected true or false")
+    strategy = properties.get("metadata.recovery.strategy", "rebootstrap").strip().lower()
+    if strategy not in ("none", "rebootstrap"):
+        raise CommandFailed(f"metadata.recovery.strategy={strategy}: expected none or rebootstrap")
+    return enable == "true" and strategy == "rebootstrap"
 
 
 def file_properties(path: str) -> dict[str, str]:
