@@ -495,7 +495,7 @@ class BrokerServer:
         self._caught_up = True
         strays = self.replicas.set_strays_aside(image)
         if strays:
-            _log.warning("logs set aside: not this broker's any more", logs=strays[:NAMED_MAX])
+            _log.warning("renamed logs of unassigned partitions", logs=strays[:NAMED_MAX])
         if self.context is not None and self.context.tier is not None:
             self.context.tier.caught_up()
         self.replicas.apply(MetadataDelta(EMPTY_IMAGE, image))

@@ -248,7 +248,7 @@ class Roles:
                     )
                 except TierUnavailable as error:
                     if self._quiet.admit() is not None:
-                        _log.warning("cannot mark, trying again", error=str(error))
+                        _log.warning("cannot write the deletion mark, retrying", error=str(error))
                     await asyncio.sleep(pauses.next_s())
         finally:
             self._journal.give_up(remote)

@@ -91,7 +91,9 @@ def judge_fetched(
         if header.leader_epoch < epoch:
             raise CorruptLog(f"fetched epoch {header.leader_epoch} after {epoch}")
         if header.last_offset >= MAX_INT64:
-            raise CorruptLog(f"fetched offset {header.last_offset}, after which none is left")
+            raise CorruptLog(
+                f"fetched offset {header.last_offset}, the highest there is: no offset can follow"
+            )
         if not crc_ok(buf, pos, header.size_bytes):
             raise CorruptLog(f"wrong CRC in the batch at offset {header.base_offset}")
         next_offset, epoch = header.next_offset, header.leader_epoch

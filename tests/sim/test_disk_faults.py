@@ -68,7 +68,7 @@ def test_bits_that_flip_are_noticed_and_the_rest_goes_on() -> None:
     outcome = run(scene)
     assert outcome.broken is None, outcome.broken
     assert outcome.took_effect == {"kill": 1, FLIPS: 1}
-    assert any("cannot follow the own log" in line for line in outcome.logged)
+    assert any("do not follow the end of the log" in line for line in outcome.logged)
 
 
 def test_an_index_that_rots_hides_nothing() -> None:

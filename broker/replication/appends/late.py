@@ -83,8 +83,8 @@ class LateAppends:
         if self.waiting_bytes + len(records) > LATE_BYTES_MAX and self._queues:
             raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"{self.waiting_bytes} bytes of batches wait to be judged, "
-                f"{LATE_BYTES_MAX} may: try again",
+                f"{self.waiting_bytes} bytes of batches wait for their validation; "
+                f"at most {LATE_BYTES_MAX} may wait",
             )
         self.waiting_bytes += len(records)
         done: asyncio.Future[LateAppend] = asyncio.get_running_loop().create_future()

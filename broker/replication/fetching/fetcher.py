@@ -607,7 +607,7 @@ class Fetcher:
             return None
         except CorruptLog as error:
             _log.warning(
-                "the leader sent what cannot follow the own log",
+                "fetched batches do not follow the end of the log",
                 topic=partition.topic,
                 partition=partition.index,
                 leader=self.leader_id,

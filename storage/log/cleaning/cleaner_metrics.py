@@ -75,14 +75,18 @@ def families(
             "Dirty bytes of the dirtiest log",
             100 * figures.dirtiest_ratio,
         ),
-        (f"{_MANAGER}time_since_last_run_ms", "Since logs were last looked at", idle_ms),
+        (
+            f"{_MANAGER}time_since_last_run_ms",
+            "Time since the cleaner last examined the logs",
+            idle_ms,
+        ),
     )
     for name, help_text, value in gauges:
         yield Family(name, help_text, "gauge", [({}, float(value))])
     label = {"logDirectory": directory}
     yield Family(
         f"{_MANAGER}uncleanable_partitions_count",
-        "Logs that the cleaner has set aside",
+        "Logs that the cleaner cannot clean",
         "gauge",
         [(label, float(uncleanable))],
     )
