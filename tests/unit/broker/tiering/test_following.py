@@ -206,7 +206,7 @@ async def test_begin_is_not_wanted_once_its_copy_or_its_epoch_has_ended(
     event: Callable[[World], Awaitable[None]],
     wanted: bool,
 ) -> None:
-    """S1, S5: the log asks once more before it is emptied, after its first write to the disk."""
+    """S1, S5: the log calls `still_wanted` after its first write, before it is emptied."""
     log = world.cluster[2].log
     answers: list[bool] = []
 
@@ -221,7 +221,7 @@ async def test_begin_is_not_wanted_once_its_copy_or_its_epoch_has_ended(
 
 
 async def test_begun_log_carries_out_the_effects_of_its_saved_epochs(world: World) -> None:
-    """S5: until then a replica elected in between shows no record."""
+    """S5: until then a leader that was elected in the meantime commits nothing."""
     carried: list[object] = []
     world.beginnings._carry_out = lambda partition, _: carried.append(partition)
     await world.reset()
