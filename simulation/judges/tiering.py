@@ -277,23 +277,7 @@ class TierJudge(Judge):
         data = bucket.content(name)
         where = f"S2: {copy} of {truth.name}"
         require(len(data) == copy.size_bytes, f"{where} has {len(data)} of {copy.size_bytes} bytes")
-        at = copy.first
-        try:
-            for header, position in iter_batches(data):
-                whole = data[position : position + header.size_bytes]
-                found = (
-                    header.base_offset,
-                    header.next_offset,
-                    header.leader_epoch,
-                    zlib.crc32(whole),
-                )
-                known = truth.batches.get(header.base_offset)
-                require(known == found, f"{where} has {found}, committed is {known}")
-                require(header.base_offset == at, f"{where}: {header.base_offset} follows {at}")
-                at = header.next_offset
-        except CorruptBatch as error:
-            raise Violation(f"{where}: {error}") from error
-        require(at == copy.last + 1, f"{where} ends at {at}")
+        _judge_content(copy, data, truth, where)
 
     def _look_at_doomed(self, change: Change) -> None:
         """Judge a deletion: the log start is on the deleting broker's disk (S4), and no replica
@@ -508,22 +492,8 @@ class TierJudge(Judge):
                 end = min(copy.last + 1, log.log_end_offset)
                 return any(
                     epoch_at(copy.epochs, at) == epoch_at(epochs, at) for at in range(first, end)
-                ) or self._is_alone(copy, log, epochs)
+                ) or _is_alone(copy, log, epochs, self._losses, self.truth)
         return False
-
-    def _is_alone(self, copy: Copy, log: Log, epochs: Epochs) -> bool:
-        """Return whether the copy has offsets of the leader's log that are neither on its disk nor
-        in a finished copy, and that a lost record listed."""
-        below = range(
-            max(copy.begins, log.log_start_offset),
-            min(copy.last + 1, log.local_log_start_offset),
-        )
-        return any(
-            self._losses.explains(copy.key, at)
-            and epoch_at(copy.epochs, at) == epoch_at(epochs, at)
-            and self.truth.uncovered(copy.key, epochs, at, at + 1) is not None
-            for at in below
-        )
 
     def _copies(self, topic: str) -> bool:
         return self._promises.configs(topic).get(COPY_DISABLED) != "true"
@@ -586,6 +556,42 @@ class TierJudge(Judge):
         if truth is None or truth.name.rpartition("-")[0] in self._promises.given_up:
             return None
         return truth
+
+
+def _judge_content(copy: Copy, data: bytes, truth: PartitionTruth, where: str) -> None:
+    """Judge that the object of a finished copy has the committed batches, without a hole (S2)."""
+    at = copy.first
+    try:
+        for header, position in iter_batches(data):
+            whole = data[position : position + header.size_bytes]
+            found = (
+                header.base_offset,
+                header.next_offset,
+                header.leader_epoch,
+                zlib.crc32(whole),
+            )
+            known = truth.batches.get(header.base_offset)
+            require(known == found, f"{where} has {found}, committed is {known}")
+            require(header.base_offset == at, f"{where}: {header.base_offset} follows {at}")
+            at = header.next_offset
+    except CorruptBatch as error:
+        raise Violation(f"{where}: {error}") from error
+    require(at == copy.last + 1, f"{where} ends at {at}")
+
+
+def _is_alone(copy: Copy, log: Log, epochs: Epochs, losses: TierLosses, truth: TierTruth) -> bool:
+    """Return whether the copy has offsets of the leader's log that are neither on its disk nor in a
+    finished copy, and that a lost record listed."""
+    below = range(
+        max(copy.begins, log.log_start_offset),
+        min(copy.last + 1, log.local_log_start_offset),
+    )
+    return any(
+        losses.explains(copy.key, at)
+        and epoch_at(copy.epochs, at) == epoch_at(epochs, at)
+        and truth.uncovered(copy.key, epochs, at, at + 1) is not None
+        for at in below
+    )
 
 
 def _tier_of(life: NodeLife) -> Tier | None:

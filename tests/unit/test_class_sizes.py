@@ -43,6 +43,12 @@ class Size(NamedTuple):
     def is_too_large(self) -> bool:
         return self.lines > LINES_MAX or self.methods > METHODS_MAX
 
+    def exceeds(self, other: Size) -> bool:
+        """Return whether lines or methods are above the limit and above the other's."""
+        return self.lines > max(other.lines, LINES_MAX) or (
+            self.methods > max(other.methods, METHODS_MAX)
+        )
+
 
 class Place(NamedTuple):
     """A class by its module's file and its name."""
@@ -141,12 +147,14 @@ def test_class_with_its_bases_is_small() -> None:
     large = {name: size for name, size in sizes(sources).items() if size.is_too_large}
     known = listed()
     grown = {
-        name: size
-        for name, size in large.items()
-        if name not in known or any(now > was for now, was in zip(size, known[name], strict=True))
+        name: size for name, size in large.items() if name not in known or size.exceeds(known[name])
     }
     assert grown == {}, "larger than the limit, or than in class_sizes.txt"
-    stale = {name: large.get(name) for name, size in known.items() if large.get(name) != size}
+    stale = {
+        name: large.get(name)
+        for name, size in known.items()
+        if name not in large or size.exceeds(large[name])
+    }
     assert stale == {}, "these shrank: lower or remove their lines in class_sizes.txt"
 
 
@@ -175,3 +183,10 @@ def test_size_counts_bases_in_other_modules() -> None:
 def test_size_above_either_limit_is_too_large() -> None:
     assert not Size(LINES_MAX, METHODS_MAX).is_too_large
     assert Size(LINES_MAX + 1, 1).is_too_large and Size(1, METHODS_MAX + 1).is_too_large
+
+
+def test_listed_class_may_grow_in_lines_up_to_the_limit() -> None:
+    """A class with too many methods may get longer docstrings."""
+    known = Size(300, 40)
+    assert not Size(LINES_MAX, 40).exceeds(known)
+    assert Size(LINES_MAX + 1, 40).exceeds(known) and Size(300, 41).exceeds(known)
