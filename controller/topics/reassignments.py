@@ -24,6 +24,7 @@ from typing import NamedTuple, TypeAlias
 from controller.decision import ControllerView, Decision, check_record_count
 from controller.elections.cause import Cause
 from controller.elections.context import ElectionContext
+from controller.elections.election import Election, Wish
 from controller.elections.eligibility import default_directory
 from controller.elections.elr import effective_min_isr
 from controller.elections.partition_change import Target
@@ -164,7 +165,9 @@ def _change(
         adding=tuple(sorted(r for r in goal if r not in original)),
         removing=removing,
     )
-    return _record(elections, topic, wanted, current, target)
+    # As in Kafka, only a cancellation may elect uncleanly: the one broker in sync may be shutting
+    # down, and a replica that was added by this request has no records.
+    return _record(elections, topic, wanted, current, target, Wish.ONLINE)
 
 
 def _cancel(
@@ -216,8 +219,14 @@ def _record(
     wanted: Wanted,
     current: PartitionImage,
     target: Target,
+    election: Election | None = None,
 ) -> PartitionChangeRecord | None:
     change = elections.change_partition(
-        topic, wanted.partition_index, current, Cause.REASSIGNMENT, target=target
+        topic,
+        wanted.partition_index,
+        current,
+        Cause.REASSIGNMENT,
+        target=target,
+        election=election,
     )
     return None if change is None else change.record

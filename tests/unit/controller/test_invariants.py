@@ -54,6 +54,7 @@ class WatchedCluster(Cluster):
     def __init__(self, disks: dict[int, int], **properties: str) -> None:
         self.disks = disks
         self.whole: dict[PartitionKey, set[tuple[int, int]]] = {}
+        self.unclean_elections = 0
         super().__init__(**properties)
 
     def apply(self, records: Sequence[Any]) -> None:
@@ -82,6 +83,7 @@ class WatchedCluster(Cluster):
             return
         leader = (after.leader, self.disks[after.leader])
         if record.election_kind in UNCLEAN:
+            self.unclean_elections += 1
             self.whole[key] = {leader}
         # F22: no clean election of a disk that does not hold what was committed.
         assert leader in self.whole[key], f"{after} is led by a new disk"
@@ -312,13 +314,13 @@ class ControllerMachine(RuleBasedStateMachine):
                 )
             ],
         )
+        unclean_elections = self.cluster.unclean_elections
         (outcome,) = self.cluster.run(lambda view: decide_reassign(view, request))
         if outcome.error is not None or before is None:
             return
         after = self.cluster.partition(name, index)
-        unclean = after.recovery_state != before.recovery_state or not set(before.isr) & set(
-            original_replicas(before)
-        )
+        unclean = self.cluster.unclean_elections > unclean_elections
+        assert goal is None or not unclean, "only a cancellation may elect uncleanly"
         # P23: a reassignment adds no replica to the ISR
         assert unclean or set(after.isr) <= set(before.isr)
         if goal is None:

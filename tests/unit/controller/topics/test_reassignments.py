@@ -219,6 +219,15 @@ def test_cancelling_moves_leadership_off_an_added_replica() -> None:
     assert shape(cluster) == ((1, 2, 3), (2, 3), (), ()), "in the order of before"
 
 
+def test_p23_reassignment_elects_no_added_replica_uncleanly() -> None:
+    """The one broker in sync is shutting down, and the topic allows unclean elections: the added
+    replica has no records. Kafka 4.4 elects uncleanly only in a cancellation."""
+    cluster = cluster_of(1, unclean_leader_election_enable="true")
+    cluster.heartbeat(1, want_shut_down=True)
+    assert reassign(cluster, [1, 3]) is ErrorCode.NONE
+    assert shape(cluster) == ((1, 3), (1,), (3,), ())
+
+
 def cancel(cluster: Cluster) -> ReassignOutcome:
     (outcome,) = cluster.run(lambda view: decide_reassign(view, request(("t", 0, None))))
     return outcome
