@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from testkit.kafka.jars import ORACLE
+from testkit.processes.ending import end_on_sigterm
 
 COLOURS: Final = {
     "Kraftbox": "#1b7f79",
@@ -96,4 +97,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     main()

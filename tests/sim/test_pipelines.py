@@ -84,7 +84,7 @@ def with_first_refused(code: ErrorCode) -> Outcome:
     append, refused = Appender.append, list[BatchHeader]()
 
     def refuse(self: Appender, one: Any, data: Any, header: BatchHeader, now_ms: int) -> Any:
-        if header.producer_id >= 0 and len(refused) < 2:  # the short way, and the general one
+        if header.producer_id >= 0 and not refused:
             refused.append(header)
             raise ApiError(code)
         return append(self, one, data, header, now_ms)

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import count
+from typing import TypeVar
+from unittest import mock
 
 import pytest
 
 from broker.tiering.copying import CopyRefused
 from broker.tiering.journal import TierUnavailable
+from runtime.clock import Clock
 from storage.files import MemoryFiles
 from storage.objects import ObjectError
 from storage.tiered.batches import CorruptSegment
@@ -29,9 +33,10 @@ from storage.tiered.values import RemoteSegment, SegmentUpdate
 from storage.tiered.verify import Fault
 from testkit.memory.logs import T0, append, batch, fill, make_log
 from testkit.memory.tier_brokers import TierBroker, TierWorld
-from testkit.memory.tier_stops import stop_at
+from testkit.memory.tier_stops import Stops, stop_at
 from testkit.records.tier import PARTITION, segment
 
+R = TypeVar("R")
 FORESEEN = (TierUnavailable, CopyRefused, ObjectError, CorruptSegment, OSError)
 """A pass that raises one of these is repeated."""
 
@@ -253,11 +258,23 @@ Operation = Callable[[Room], Awaitable[None]]
 Event = Callable[[Room], Awaitable[None]]
 
 
+async def stepped(stops: Stops, steps: Generator[object, None, R], _clock: Clock) -> R:
+    """Run the steps of a plan, with a stopping point after each."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+        await stops("step of the plan")
+
+
 async def play(world: TierWorld, operation: Operation, event: Event, number: int) -> Room:
     room = Room(world)
     await room.fill(expires=operation is expiring)
     room.first.stops.at(number, lambda: event(room))
-    with guarded(room):
+    in_steps = partial(stepped, room.first.stops)
+    with guarded(room), mock.patch("broker.tiering.copying.result_in_slices", in_steps):
         async with asyncio.timeout(20):
             with contextlib.suppress(*FORESEEN):
                 await operation(room)
@@ -274,6 +291,7 @@ async def test_driver_holds_its_promises_whatever_happens_at_one_of_its_calls(
 ) -> None:
     """S1-S6, KAFKA-15241, 15352, 17062: no event at any call of the driver breaks a promise."""
     monkeypatch.setattr("broker.tiering.copying.FINISH_PAUSE_MS", 0.0)
+    monkeypatch.setattr("storage.tiered.copying.STEP_SEGMENTS", 1)
     for number in count():
         world = TierWorld()
         try:

@@ -29,7 +29,8 @@ ENDS: Final = "test_on_a_node.py"
 """The end of a component, after which it decides nothing."""
 
 WAITS: Final[dict[str, tuple[str, str]]] = {
-    "copying.Copier.copy_once": (PLANS, "self._limit.wait self._copy"),
+    "copying.Copier.copy_once": (PLANS, "self._plan self._limit.wait self._copy"),
+    "copying.Copier._plan": (PLANS, "result_in_slices"),
     "copying.Copier._copy": (PLANS, "log.flush producer_snapshot self._carry_out"),
     "copying.Copier._carry_out": (
         PLANS,
