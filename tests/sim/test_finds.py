@@ -20,7 +20,6 @@ from simulation.command import Options, main
 from simulation.swarm import run
 from storage.log import log, manager
 from storage.log.cleaning import rewrite
-from storage.log.segment import Segment
 from storage.log.topic_id_file import take_topic_id
 from storage.log.trimming import LogTrimming
 
@@ -42,7 +41,6 @@ def _never_flushed(*given: Any, clean: bool) -> Any:
 PLANTED: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "joins-unread": ((RemoteReplica, "may_join", lambda *_arguments: True),),
     "epoch-begin-cleaned": ((rewrite, "_anonymous_frame", lambda _header: None),),
-    "rotten-last-offset": ((Segment, "reach", lambda *_arguments: 0),),
     "removal-undone": ((LogTrimming, "delete_oldest", _owes_no_removal),),
     "topic-id-lost": (
         (manager, "is_unidentified", lambda _log: False),
