@@ -217,15 +217,17 @@ def _same_lineage(where: str, log: Log, leader: Log, *, begun: bool) -> None:
         return
     start = max(log.log_start_offset, leader.log_start_offset)
     end = log.local_log_start_offset if begun else min(log.log_end_offset, leader.log_end_offset)
-    mine, its = _lineage(log, start, end), _lineage(leader, start, end)
+    mine, its = lineage_between(log, start, end), lineage_between(leader, start, end)
     require(
         mine == its, f"S5: {where} with epochs {mine} in [{start}, {end}), its leader has {its}"
     )
 
 
-def _lineage(log: Log, start: int, end: int) -> Lineage:
+def lineage_between(log: Log, start: int, end: int) -> Lineage:
+    """Return the leader epochs of the offsets from `start` to below `end`, each with its first."""
     entries = log.epochs.entries
-    behind = [one.start_offset for one in entries[1:]] + [end]
+    # An empty log has no epochs.
+    behind = [*(one.start_offset for one in entries[1:]), end] if entries else []
     return [
         (one.epoch, max(one.start_offset, start))
         for one, following in zip(entries, behind, strict=True)

@@ -9,7 +9,7 @@ from protocol.api_keys import ApiKey
 
 SAYS_MORE: Final = "give a reason where Kafka's have none"
 
-_TIMES: Final = "What a request repeats or leaves empty"
+_TIMES: Final = "Repeated entries and empty lists of a request"
 _UNKNOWN: Final = "Answered here, UNKNOWN_SERVER_ERROR (or nothing) in Kafka"
 _CODES: Final = "Error codes"
 _REFUSED: Final = "Refused here, accepted by Kafka"

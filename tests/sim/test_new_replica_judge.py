@@ -13,9 +13,10 @@ import pytest
 from broker.replication.fetching.offset_resets import LeaderLog
 from broker.replication.partition.role import ReplicaRole
 from simulation.judges.changes import Changes
-from simulation.judges.new_replicas import NewReplicaJudge
+from simulation.judges.new_replicas import NewReplicaJudge, lineage_between
 from simulation.world.invariants import Violation
 from storage.files import MemoryFiles
+from testkit.memory.logs import make_log
 
 pytestmark = pytest.mark.sim
 
@@ -147,3 +148,8 @@ def test_s5_epoch_before_the_log_start_of_a_leader_is_not_judged(
         else pytest.raises(Violation, match="^S5: .* asks for epoch 0")
     ):
         watched.look()
+
+
+def test_lineage_of_an_empty_log_is_empty() -> None:
+    """S5: a new topic may be tiered and empty at the end of a run (seed 90295)."""
+    assert lineage_between(make_log(), 0, 0) == []

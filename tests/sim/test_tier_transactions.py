@@ -213,7 +213,7 @@ ABORTED = "broker.tiering.reader:RemoteReader._aborted"
 @pytest.mark.parametrize(
     ("promise", "patch"),
     [
-        ("S2", Patch("storage.tiered.copying:plan_copy",
+        ("S2", Patch("storage.tiered.copying:plan_copy_steps",
                      "if segment.next_offset > last_stable_offset:", "if False:")),
         ("S7", Patch(ABORTED, "cache.with_aborted(lineage, offset)", "()")),
         ("S7", Patch(ABORTED, "cache.with_aborted(lineage, offset)",
