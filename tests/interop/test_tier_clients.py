@@ -6,6 +6,7 @@ that lost its disk.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import sys
@@ -58,8 +59,11 @@ class Room:
             )
 
     def _local_bytes(self, number: int) -> int:
-        logs = self.data(number).glob(f"{TOPIC}-*/*.log")
-        return sum(path.stat().st_size for path in list(logs) if path.exists())
+        total = 0
+        for path in list(self.data(number).glob(f"{TOPIC}-*/*.log")):
+            with contextlib.suppress(FileNotFoundError):  # The broker deletes copied segments.
+                total += path.stat().st_size
+        return total
 
     def data(self, number: int) -> Path:
         return self.cluster.directory / f"node-{number}" / "data"
