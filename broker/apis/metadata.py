@@ -36,7 +36,6 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.topic_name import is_internal_topic, topic_name_problem
 from protocol.transport.dispatch import Body, EncodedReply, HandlerTable, Reply, RequestContext
 from protocol.varint import encode_uvarint
-from runtime.collector import spare
 from serving.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 
 MIN_VERSION: Final = 0
@@ -44,8 +43,6 @@ MAX_VERSION: Final = 13
 IDS_SINCE: Final = 12
 AT_ONCE_MAX: Final = 250
 """Maximum number of topics answered in one event-loop iteration: a few milliseconds."""
-SPARED_TOPICS: Final = 2_000
-"""Number of topics after which those found are kept out of collections, which visit all of them."""
 STEPS_PER_TOPIC: Final = 4
 """Weight of a topic in a slice, so that a slice has that number of topics."""
 
@@ -117,8 +114,6 @@ class MetadataApi:
         for key in _taken(wanted):
             one = self._find(*key, version)
             (unknown if _may_be_created(one) else found).append(one)
-            if len(wanted) % SPARED_TOPICS == 0:
-                spare()
             await slices.breathe()
         if unknown and request.allow_auto_topic_creation:
             names = (topic.name for topic in unknown if topic.name)

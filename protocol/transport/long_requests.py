@@ -43,7 +43,6 @@ from protocol.transport.dispatch import (
 )
 from protocol.weights import length, struct_counter, weigh
 from runtime.clock import Clock
-from runtime.collector import spare
 from runtime.slices import SharedSlices
 
 SHORT_BYTES: Final = 512
@@ -52,8 +51,6 @@ PART_WEIGHT: Final = 100
 """Weight of a part, which takes the slowest handlers a few milliseconds."""
 WEIGHT_MAX: Final = 200_000
 """Limit of a request's weight: twice the partitions of a large cluster."""
-SPARED_WEIGHT: Final = 2_000
-"""Responses to this much are kept out of collections, which otherwise visit them repeatedly."""
 ITEM_WEIGHT_MAX: Final = 10_000
 """Limit of an element's weight that cannot be split: Kafka's limit of records per operation."""
 SHORT_REPLY_STRUCTS: Final = 1_000
@@ -127,7 +124,6 @@ class LongRequests:
         """`slices` is shared with the handlers that pause by themselves."""
         self._clock = clock
         self._slices = slices
-        self._unspared = 0
 
     def guard(self, table: HandlerTable, rules: Mapping[ApiKey, Rule]) -> None:
         """Apply its rule to each API of `table` that has one."""
@@ -199,7 +195,6 @@ class LongRequests:
             parts.reverse()
             while parts:
                 part = parts.pop()
-                self._spare(part.weight)
                 await self._slices.breathe(part.weight)
                 self._shorten(context, request, part.request)
                 reply = serve(context, part.request)
@@ -275,12 +270,6 @@ class LongRequests:
             pairs += (first.pop(named), item)
             await self._slices.breathe()
         return request.replace(**{name: list(first.values())}), pairs
-
-    def _spare(self, weight: int) -> None:
-        self._unspared += weight
-        if self._unspared > SPARED_WEIGHT:
-            self._unspared = 0
-            spare()
 
     def _shorten(self, context: RequestContext, request: Any, part: Any) -> None:
         """Set the timeout of a part to the rest of the request's.

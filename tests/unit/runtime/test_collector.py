@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from runtime.collector import LOOK_EVERY_S, Collector, spared
+from runtime.collector import Collector
 
 OBJECTS = 800_000
 FULL_GENERATION_MAX = 120_000
@@ -91,71 +91,3 @@ def test_frozen_cycles_that_died_go_when_much_more_is_frozen(collector: Collecto
     assert gone() is None
     assert not collector.look()
     del held
-
-
-def test_spared_objects_are_in_no_collection(collector: Collector) -> None:
-    """Elements of a large request live through many collections; none visits them."""
-    with spared():
-        made = [[number] for number in range(1_000)]
-    assert len(made) == 1_000
-    known = set(map(id, gc.get_objects()))
-    assert not known & set(map(id, made))
-    assert gc.isenabled()
-
-
-def test_spared_objects_die_with_their_last_reference(collector: Collector) -> None:
-    class Element:
-        pass
-
-    with spared():
-        made = Element()
-    gone = weakref.ref(made)
-    del made
-    assert gone() is None
-
-
-def test_young_garbage_is_not_frozen_with_spared_objects(collector: Collector) -> None:
-    """A cycle that was dead before would stay in memory until the next `look`."""
-    knot = Knot()
-    gone = weakref.ref(knot)
-    del knot
-    with spared():
-        assert gone() is None
-
-
-def test_spared_without_collector_freezes_nothing() -> None:
-    """A client runs in a process of others, whose garbage would stay in memory."""
-    frozen = gc.get_freeze_count()
-    with spared():
-        assert not gc.isenabled()
-    assert gc.isenabled()
-    assert gc.get_freeze_count() == frozen
-
-
-@pytest.mark.parametrize("started", [True, False])
-def test_spared_leaves_disabled_collections_disabled(started: bool) -> None:
-    collector = Collector()
-    if started:
-        collector.start()
-    gc.disable()
-    try:
-        with spared():
-            pass
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
-        if started:
-            collector.stop()
-
-
-def test_cycles_frozen_by_spared_go_at_the_next_look_while_sparing(collector: Collector) -> None:
-    """An hour of large requests would otherwise keep the cycles of each: 40 MiB a minute."""
-    knots = [Knot() for _ in range(gc.get_freeze_count())]
-    gone = weakref.ref(knots[0])
-    with spared():
-        pass
-    del knots
-    assert collector.passed(30.0)
-    assert gone() is None
-    assert not collector.passed(30.0), "nothing was spared since"
-    assert collector.passed(LOOK_EVERY_S), "an hour has passed"
