@@ -49,9 +49,11 @@ async def retrying(
 ) -> T:
     """Return the result of `attempt`, which gets the remaining milliseconds.
 
-    Raises the last error: one for which `again` is false, or any error at the timeout.
+    Raises the last error: one for which `again` is false, or any error at the timeout. If only the
+    end of the time broke the last attempt off, the last refusal of a broker is raised instead.
     """
     loop = asyncio.get_running_loop()
+    refusal: ApiError | None = None
     deadline_s = loop.time() + timeout_ms / 1000.0
     while True:
         left_ms = (deadline_s - loop.time()) * 1000.0
@@ -62,6 +64,12 @@ async def retrying(
                 raise
             continue
         except (ApiError, OSError) as error:
-            if not again(error) or loop.time() + RETRY_WAIT_MS / 1000.0 >= deadline_s:
+            if not again(error):
+                raise
+            if isinstance(error, ApiError):
+                refusal = error
+            elif refusal is not None and loop.time() >= deadline_s:
+                raise refusal from error
+            if loop.time() + RETRY_WAIT_MS / 1000.0 >= deadline_s:
                 raise
         await asyncio.sleep(RETRY_WAIT_MS / 1000.0)

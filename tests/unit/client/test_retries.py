@@ -83,3 +83,20 @@ async def test_retrying_uses_predicate_of_caller(pauses: list[float]) -> None:
         await retrying(10_000.0, attempts(absent, "done"), lambda _: False)
     odd = ApiError(ErrorCode.INVALID_REPLICATION_FACTOR)
     assert await retrying(10_000.0, attempts(odd, "done"), lambda _: True) == "done"
+
+
+async def test_retrying_attempt_cut_by_the_timeout_raises_the_refusal_before() -> None:
+    """The broker's reason helps the caller; that the last attempt had no time left does not."""
+    refusal, calls = ApiError(ErrorCode.NOT_ENOUGH_REPLICAS), 0
+
+    async def attempt(left_ms: float) -> str:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise refusal
+        await asyncio.sleep(left_ms / 1000.0)
+        raise ConnectionResetError("not answered in time")
+
+    with pytest.raises(ApiError) as caught:
+        await retrying(400.0, attempt)
+    assert caught.value is refusal and calls == 2
