@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from broker.fetch.reading import Arrived, Span, Wish, divergence, read_local, take_arrived
+from broker.fetch.reading import Arrived, Wish, divergence, read_records
 from broker.fetch.request import (
     DIVERGENCE_SINCE,
     RACKS_SINCE,
@@ -32,12 +31,10 @@ from broker.replication.sessions.fetch_session import FetchPlan, FetchSession, P
 from broker.replication.waiting.waits import FetchWait
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.schema import Buffer
 from protocol.transport.dispatch import RequestContext
 
 if TYPE_CHECKING:
     from broker.tiering.reader import RemoteReader
-    from storage.log.indexes import AbortedTxn
     from storage.log.log import Log
 
 MOVED_HERE_MS: Final = 100.0
@@ -158,18 +155,9 @@ class Consumer:
                 return partition_data(partition, b"", diverging)
         end, offset = self._visible_end(log), wanted.fetch_offset
         limit = max(0, min(budget, wanted.partition_max_bytes))
-        recent, remote = self._shared.recent, self.remote
-        aborted: Sequence[AbortedTxn] | None = None
-        records: Buffer
-        if arrived and key in arrived:
-            span = Span(log, offset, end, limit, whole_first)
-            records, aborted = take_arrived(arrived.pop(key), span, recent, remote)
-        elif offset == log.bounds.log_end_offset:
-            records = b""
-        else:
-            records = read_local(
-                recent, log, offset, end, limit, whole_first, remote=remote is not None
-            )
+        records, aborted = read_records(
+            self._shared.recent, log, offset, end, limit, whole_first, key, arrived, self.remote
+        )
         data = partition_data(partition, records, NO_DIVERGENCE)
         if self._committed:
             # Up to `end`, which may be more than was read: a reader ignores those that it does not

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.fetch.reading import Arrived, Span, Wish, divergence, read_local, take_arrived
+from broker.fetch.reading import Arrived, Wish, divergence, read_records
 from broker.fetch.request import DIVERGENCE_SINCE, Due, Wanted
 from broker.fetch.requester import FetchShared, due_after_wait, subscribe_to_due
 from broker.fetch.response import (
@@ -27,7 +27,6 @@ from broker.replication.waiting.waits import FetchWait
 from metalog.image.values import BrokerImage
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.schema import Buffer
 from protocol.transport.dispatch import RequestContext
 from storage.log.log import Log
 
@@ -200,15 +199,9 @@ class Follower:
                 return partition_data(partition, b"", diverging)
         end, offset = self._visible_end(partition), wanted.fetch_offset
         limit = max(0, min(budget, wanted.partition_max_bytes))
-        recent = self._shared.recent
-        records: Buffer
-        if arrived and key in arrived:
-            span = Span(log, offset, end, limit, whole_first)
-            records, _ = take_arrived(arrived.pop(key), span, recent, None)
-        elif offset == log.bounds.log_end_offset:
-            records = b""
-        else:
-            records = read_local(recent, log, offset, end, limit, whole_first, remote=False)
+        records, _ = read_records(
+            self._shared.recent, log, offset, end, limit, whole_first, key, arrived, None
+        )
         if self._arriving:
             self._fetched(key, partition, wanted)
         return partition_data(partition, records, NO_DIVERGENCE)

@@ -244,6 +244,39 @@ def read_local(
         return b""
 
 
+def read_records(
+    recent: RecentRead,
+    log: Log,
+    offset: int,
+    end_offset: int,
+    max_bytes: int,
+    whole_first: bool,
+    key: PartitionKey,
+    arrived: dict[PartitionKey, Arrived | None],
+    remote: RemoteReader | None,
+) -> tuple[Buffer, Sequence[AbortedTxn] | None]:
+    """Return a partition's records: those of its background read, else those of the local log.
+
+    Args:
+        arrived: results of background reads; the partition's is removed. For the arguments before
+            see `Span`.
+        remote: the reader of the tier, None if the sender must not read from it.
+
+    Returns:
+        As `take_arrived`.
+
+    Raises:
+        ApiError: of the read.
+    """
+    if arrived and key in arrived:
+        span = Span(log, offset, end_offset, max_bytes, whole_first)
+        return take_arrived(arrived.pop(key), span, recent, remote)
+    if offset == log.bounds.log_end_offset:
+        return b"", None
+    in_tier = remote is not None
+    return read_local(recent, log, offset, end_offset, max_bytes, whole_first, remote=in_tier), None
+
+
 def take_arrived(
     arrived: Arrived | None, span: Span, recent: RecentRead, remote: RemoteReader | None
 ) -> tuple[Buffer, Sequence[AbortedTxn] | None]:
