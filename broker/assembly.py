@@ -455,6 +455,7 @@ class BrokerServer:
         elif ours and not self._refuses(image):
             self._catch_up(image)
         self.context.early_appends.look()
+        self.context.sessions.followers_registered(delta.brokers, image.cluster.brokers)
         if self.replication is not None:
             self.replication.published(delta)
         if self.context.tier is not None:

@@ -94,6 +94,11 @@ class Follower:
             return
         if watch.wait is not None:
             watch.wait.supersede()
+        registered = self._broker_now()
+        if registered is not None and 0 <= self._broker_epoch < registered.epoch:
+            # A late request of a process that has restarted since: nothing would end its session.
+            self._broker.sessions.forget(self._plan.session_id)
+            return
         if not self._plan.incremental or self._broker_epoch > watch.broker_epoch:
             # A follower may fetch before its registration is answered: a later request of the
             # session has its epoch.

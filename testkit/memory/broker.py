@@ -301,6 +301,7 @@ class Harness:
         self.replicas.reconfigure(self.settings.publish(delta, image))
         self.replicas.apply(delta)
         self.context.early_appends.look()
+        self.context.sessions.followers_registered(delta.brokers, image.cluster.brokers)
 
     def create_topic(
         self,

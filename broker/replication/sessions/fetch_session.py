@@ -27,11 +27,12 @@ Nothing here does I/O or reads a clock; ids come from the caller's random source
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from broker.replication.sessions.follower_watch import FollowerWatch
 from broker.replication.sessions.session_watch import SessionWatch
+from metalog.image.values import BrokerImage
 from protocol.errors import ApiError, ErrorCode
 from runtime.marks import mark
 
@@ -266,6 +267,26 @@ class FetchSessionCache(Generic[Request]):
                 continue
             if watch.is_of_earlier_life(replica_id, broker_epoch):
                 self.forget(session.session_id)
+
+    def followers_registered(
+        self, changed: Collection[int], brokers: Mapping[int, BrokerImage]
+    ) -> None:
+        """End the sessions that followers opened before they registered again.
+
+        A session without a broker epoch stays: it may be one of the new process, which fetches
+        before its registration is answered.
+
+        Args:
+            changed: ids of the brokers whose registrations have changed.
+            brokers: all registrations by broker id.
+        """
+        epochs = {each: brokers[each].epoch for each in changed if each in brokers}
+        for session in list(self._sessions.values()) if epochs else ():
+            watch = session.watch
+            if isinstance(watch, FollowerWatch):
+                earlier = 0 <= watch.broker_epoch < epochs.get(watch.replica_id, 0)
+                if earlier:
+                    self.forget(session.session_id)
 
     def _find(
         self, session_id: int, session_epoch: int, uses_topic_ids: bool, replica_id: int

@@ -120,6 +120,16 @@ _REPLICATION = [
             "self._broker.sessions.forget_earlier_lives(self._replica_id, self._broker_epoch)",
             "pass",
         ),
+        (
+            "broker.fetch.follower:Follower.begin",
+            "0 <= self._broker_epoch < registered.epoch",
+            "False",
+        ),
+        (
+            "broker.replication.sessions.fetch_session:FetchSessionCache.followers_registered",
+            "self.forget(session.session_id)",
+            "pass",
+        ),
     ),
     _bug(
         "truncated to the high watermark",

@@ -34,6 +34,16 @@ LEAKS: tuple[Bug, ...] = (
             "self._broker.sessions.forget_earlier_lives(self._replica_id, self._broker_epoch)",
             "pass",
         ),
+        (
+            "broker.fetch.follower:Follower.begin",
+            "0 <= self._broker_epoch < registered.epoch",
+            "False",
+        ),
+        (
+            "broker.replication.sessions.fetch_session:FetchSessionCache.followers_registered",
+            "self.forget(session.session_id)",
+            "pass",
+        ),
     ),
     bug(
         "closed sessions notified",

@@ -159,6 +159,43 @@ async def test_a_session_may_begin_before_its_follower_knows_its_epoch() -> None
     assert len(c[1].context.sessions) == 1
 
 
+async def test_sessions_follower_registers_again_ends_those_of_its_earlier_epoch() -> None:
+    """P26: the new process may have nothing to fetch here, so no request of it ends them."""
+    c = Cluster(2)
+    c.create(1, 2)
+    c.fetch(2)
+    c[2].fetchers.clear()
+    c[2].follow(c[2].partition())
+    earlier_epoch, c.epochs[2] = c.epochs[2], -1
+    c.fetch(2)
+    earlier, unnamed = c[1].context.sessions
+    c.records.append(registration(2)[0].replace(broker_epoch=earlier_epoch))
+    c.catch_up(1)
+    assert len(c[1].context.sessions) == 2
+    c.records.append(registration(2)[0].replace(broker_epoch=earlier_epoch + 10))
+    c.catch_up(1)
+    assert list(c[1].context.sessions) == [unnamed]
+    assert c[1].context.sessions.partition_count == len(unnamed.partitions)
+
+
+async def test_late_fetch_of_earlier_broker_epoch_leaves_no_session() -> None:
+    """P26, seed 95014: the network delivers the old process's first fetch after the registration of
+    the new one.
+
+    Later requests of the session, if any, receive FETCH_SESSION_ID_NOT_FOUND.
+    """
+    c = Cluster(2)
+    c.create(1, 2)
+    late = c.request(2, 1)
+    assert late is not None and late.session_epoch == 0
+    epoch = late.replica_state.replica_epoch + 10
+    c.records.append(registration(2)[0].replace(broker_epoch=epoch))
+    c.catch_up(1)
+    c[1].call(late)
+    assert not list(c[1].context.sessions)
+    assert not list(c[1].partition().subscriptions.watches())
+
+
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA])
 async def test_follower_fetch_checks_partition_with_open_proposal_once(error: ErrorCode) -> None:
     """A follower's fetch skips partitions with an open proposal until the proposal is answered.
