@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 from protocol.decoding import Allowance, Decoding, free_in_steps
 from protocol.errors import ProtocolError
 from protocol.schema import Buffer, Message
+from runtime.collector import collect_young, postpone_full, resume_full
 
 M = TypeVar("M", bound=Message)
 
@@ -32,8 +33,8 @@ def decode_slice(
 ) -> bool:
     """Decode for `slice_ms`.
 
-    The garbage collector waits: all new objects live on, and a full collection in between would
-    visit all of them.
+    The garbage collector waits: all new objects live on. It visits them once, at the end of the
+    slice; without that its middle generation would visit those of ten slices at once.
     """
     ends_ms = now_ms() + slice_ms
     collects = gc.isenabled()
@@ -47,6 +48,7 @@ def decode_slice(
         return False
     finally:
         if collects:
+            collect_young()
             gc.enable()
 
 
@@ -83,9 +85,12 @@ class Job(Protocol):
 
 
 class DecodeQueue:
-    """The large requests of one listener."""
+    """The large requests of one listener.
 
-    __slots__ = ("_call_soon", "_jobs", "_now_ms", "_running", "_waste")
+    Full collections are postponed from `add` until the decoded objects are freed.
+    """
+
+    __slots__ = ("_alive", "_call_soon", "_jobs", "_now_ms", "_running", "_waste")
 
     def __init__(
         self, call_soon: Callable[[Callable[[], None]], object], now_ms: Callable[[], float]
@@ -95,7 +100,9 @@ class DecodeQueue:
         self._now_ms = now_ms
         self._jobs: deque[Job] = deque()
         self._running = False
-        self._waste: deque[Iterator[None]] = deque()
+        self._waste: deque[tuple[Decoding[Any], Iterator[None]]] = deque()
+        # The requests whose objects are not freed yet.
+        self._alive: set[Decoding[Any]] = set()
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -103,20 +110,29 @@ class DecodeQueue:
     def add(self, job: Job) -> None:
         """Decode a request in later iterations."""
         self._jobs.append(job)
+        if job.decoding not in self._alive:
+            self._alive.add(job.decoding)
+            postpone_full()
         self._go_on()
 
     def remove(self, job: Job) -> None:
-        """Stop decoding a request whose connection has ended."""
+        """Stop decoding a request whose connection has ended; the caller then frees it."""
         self._jobs.remove(job)
-        self.free(job.decoding)
 
     def free(self, decoding: Decoding[Any]) -> None:
         """Free the decoded objects in later iterations."""
         decoding.stop()
-        if (message := decoding.take_made()) is not None:
-            self._waste.append(free_in_steps(message))
+        if (message := decoding.take_made()) is None:
+            self._freed(decoding)
+        else:
+            self._waste.append((decoding, free_in_steps(message)))
             del message
             self._go_on()
+
+    def _freed(self, decoding: Decoding[Any]) -> None:
+        if decoding in self._alive:
+            self._alive.remove(decoding)
+            resume_full()
 
     def _go_on(self) -> None:
         if (self._jobs or self._waste) and not self._running:
@@ -128,8 +144,10 @@ class DecodeQueue:
         for _ in range(STEPS_MAX):
             if not self._waste:
                 return
-            if next(self._waste[0], DONE) is DONE:
+            decoding, steps = self._waste[0]
+            if next(steps, DONE) is DONE:
                 self._waste.popleft()
+                self._freed(decoding)
             if self._now_ms() >= ends_ms:
                 return
 

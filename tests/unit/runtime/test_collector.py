@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from runtime.collector import Collector
+from runtime.collector import Collector, collect_young, postpone_full, resume_full
 
 OBJECTS = 800_000
 FULL_GENERATION_MAX = 120_000
@@ -91,3 +91,59 @@ def test_frozen_cycles_that_died_go_when_much_more_is_frozen(collector: Collecto
     assert gone() is None
     assert not collector.look()
     del held
+
+
+def test_postponed_full_collections_come_again_after_the_last_reason(collector: Collector) -> None:
+    usual = gc.get_threshold()
+    with _full_collections() as looked_at:
+        postpone_full()
+        postpone_full()
+        held = [[[1]] for _ in range(OBJECTS // 2)]
+        resume_full()
+        assert not looked_at
+        resume_full()
+        held += [[[1]] for _ in range(OBJECTS // 2)]
+        assert looked_at
+    assert len(held) == OBJECTS
+    assert gc.get_threshold() == usual
+
+
+def test_postponed_full_collections_are_rare_but_do_not_stop(collector: Collector) -> None:
+    """A request may be served for hours."""
+    postpone_full()
+    try:
+        with _full_collections() as looked_at:
+            for _ in range(2_500):
+                collect_young()
+            gc.collect(0)
+            held = [[[1]] for _ in range(OBJECTS // 2)]
+        assert looked_at
+        assert held
+    finally:
+        resume_full()
+
+
+def test_stopped_collector_ends_the_postponement(collector: Collector) -> None:
+    usual = gc.get_threshold()
+    postpone_full()
+    assert gc.get_threshold() != usual
+    collector.stop()
+    assert gc.get_threshold() == usual
+    resume_full()
+    collector.start()
+
+
+def test_postponement_without_a_collector_changes_nothing() -> None:
+    usual = gc.get_threshold()
+    postpone_full()
+    assert gc.get_threshold() == usual
+    resume_full()
+
+
+def test_collected_young_objects_are_visited_again_by_full_collections_alone(
+    collector: Collector,
+) -> None:
+    held = [[[1]] for _ in range(1_000)]
+    collect_young()
+    young = {id(one) for generation in (0, 1) for one in gc.get_objects(generation=generation)}
+    assert young.isdisjoint(map(id, held))

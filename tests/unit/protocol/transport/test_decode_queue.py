@@ -6,6 +6,7 @@ Steps are counted, not seconds: the clock stands still, so that a slice is `STEP
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +32,7 @@ from protocol.transport.exchange import DECODING
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import ManualClock
+from runtime.collector import Collector
 from testkit.memory.sockets import (
     framed,
     metadata,
@@ -130,6 +132,32 @@ def test_queue_frees_a_message_that_cannot_be_read_in_iterations_to_come() -> No
     queue.free(broken.decoding)
     loop.run()
     assert loop.count - iterations >= 20 * SLICE_WORK / (STEPS_MAX * FREED_AT_ONCE)
+
+
+@pytest.mark.parametrize("end", ["freed", "dropped", "refused"])
+def test_queue_postpones_full_collections_until_the_objects_are_freed(end: str) -> None:
+    """A full collection would visit a million elements."""
+    loop = Iterations()
+    queue = DecodeQueue(lambda call: loop.soon.append(call), lambda: 0.0)
+    last = b"\0\x7fa" if end == "refused" else b"\0\1a"
+    collector = Collector()
+    collector.start()
+    try:
+        usual = gc.get_threshold()
+        job = FakeJob([], names(2 * SLICE_WORK, last))
+        queue.add(job)
+        assert gc.get_threshold()[2] > usual[2]
+        if end == "dropped":
+            loop.soon.pop()()
+            queue.remove(job)
+        else:
+            loop.run()
+        queue.free(job.decoding)
+        assert gc.get_threshold()[2] > usual[2], "the objects are not freed yet"
+        loop.run()
+        assert gc.get_threshold() == usual
+    finally:
+        collector.stop()
 
 
 async def test_decode_in_slices_lets_others_run_in_between() -> None:
