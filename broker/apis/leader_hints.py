@@ -1,9 +1,9 @@
 """The new leader in responses that refuse a client (KIP-951).
 
 Produce from version 10 and Fetch from version 16 contain CurrentLeader with NOT_LEADER_OR_FOLLOWER
-and FENCED_LEADER_EPOCH, and the leader's address once per response. Only known and useful hints are
-sent: never an epoch older than the client's, a fenced broker, or an address on a listener other
-than the client's.
+and FENCED_LEADER_EPOCH, and the leader's address once per response. A hint never names a fenced
+broker or an address on a listener other than the client's. In a Fetch its epoch is never older than
+the client's; a Produce has no leader epoch to compare with.
 
 Hints come from the metadata image. It is as new as this broker's replicas or newer: they are
 notified of an image after it is in place (P24). `kraftbox.leader.discovery.enable=false` disables

@@ -204,7 +204,7 @@ class ProduceApi:
             for its image or its predecessors.
 
         Raises:
-            ApiError: INVALID_TOPIC_EXCEPTION for an internal topic; of `ReplicaManager.check` and
+            ApiError: INVALID_TOPIC_EXCEPTION for an internal topic; of `Appender.check` and
                 `append`. The failure is counted.
         """
         partition.counters.produces += 1

@@ -48,7 +48,11 @@ class PartitionReplicas(NamedTuple):
 
 
 class Reason(Enum):
-    """Why a broker may not become a leader; the value completes the sentence "broker N ..."."""
+    """Why a broker may not become a leader; the value completes the sentence "broker N ...".
+
+    A live broker in neither ISR nor ELR has none of them: `controller.elections.explanation` adds
+    that its log may lack committed records. `OTHER_EPOCH` only keeps a replica out of the ISR.
+    """
 
     NOT_REGISTERED = "is not registered"
     FENCED = "is fenced"

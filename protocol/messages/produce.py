@@ -81,7 +81,7 @@ class ProduceResponse(Response, api_key=0, versions="3-13", flexible="9+"):
             array("BatchIndexAndErrorMessage"), "8+", ignorable=True, default=FRESH
         )
         error_message: str | None = field(string, "8+", nullable="8+", ignorable=True, default=None)
-        # Set with NOT_LEADER_OR_FOLLOWER, else -1.
+        # Set with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, else -1.
         current_leader: ProduceResponse.LeaderIdAndEpoch = field(
             struct("LeaderIdAndEpoch"), "10+", tag=0, default=FRESH
         )

@@ -3,7 +3,7 @@
 When a log has the first record of an epoch, a worker writes the file with the start offsets of
 epochs. The high watermark waits at the epoch's start until that is done (`EpochFile.limit`). So the
 epoch of every visible record is in the file. An epoch without records delays nothing: a failover
-that moves thousands of idle partitions writes nothing here. `LogManager` writes their files later.
+that moves thousands of idle partitions writes nothing here. `LogChores` writes their files later.
 """
 
 from __future__ import annotations
