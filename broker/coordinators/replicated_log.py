@@ -6,13 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
-from broker.coordinators.coordinator_log import (
-    CoordinatorListener,
-    EndOfTransaction,
-    LogEntry,
-    LogRecord,
-    TopicCreation,
-)
+from broker.coordinators.coordinator_log import CoordinatorListener, TopicCreation
+from broker.coordinators.log_entries import EndOfTransaction, LogEntry, LogRecord
 from broker.metadata.cache import MetadataCache
 from broker.replication.partition.partition import Partition
 from broker.replication.replicas.replica_manager import ReplicaManager

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.coordinators.group.shard import GroupShard
+from broker.coordinators.runtime.execution import Executor
 from simulation.judges.expiry import At, OffsetLives
 from simulation.judges.groups import Holder, share_of
 from simulation.judges.judge import Judge
@@ -50,15 +51,15 @@ class GroupJudge(Judge):
     def hooked(self) -> Iterator[None]:
         """Hook into the timer that a coordinator sets last, after a decision or the loading of a
         log."""
-        real = GroupCoordinator._set_wake
-        with mock.patch.object(GroupCoordinator, "_set_wake", self._looking(real)):
+        real = Executor.set_wake
+        with mock.patch.object(Executor, "set_wake", self._looking(real)):
             yield
 
     def _looking(self, real: Callable[..., None]) -> Callable[..., None]:
-        def set_wake(coordinator: GroupCoordinator, slot: Any) -> None:
-            real(coordinator, slot)
+        def set_wake(executor: Executor[Any], slot: Any) -> None:
+            real(executor, slot)
             load = self._world.load
-            if load is None or slot.shard is None:
+            if load is None or not isinstance(slot.shard, GroupShard):
                 return
             live = slot.shard.core.groups
             for name, truth in load.groups.items():

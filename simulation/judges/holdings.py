@@ -39,8 +39,8 @@ def unexplained(
 def _groups(server: BrokerServer, shape: Shape) -> Iterator[str]:
     known = {one.args["group"] for one in shape.clients if "group" in one.args}
     quitters = {one.name for one in shape.clients if one.kind == "quitter"}
-    for slot in () if server.coordinator is None else server.coordinator._slots.values():
-        core = None if slot.shard is None else slot.shard.core
+    for _, shard in () if server.coordinator is None else server.coordinator.runtime.partitions():
+        core = None if shard is None else shard.core
         left = {
             name
             for name, group in ({} if core is None else core.groups).items()

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from broker.coordinators.coordinator_log import CoordinatorListener, LogEntry, LogRecord
+from broker.coordinators.coordinator_log import CoordinatorListener
 from broker.coordinators.group.admin import delete_result
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.offsets import offset_delete_error
 from broker.coordinators.group.records import Record
 from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.coordinators.log_entries import LogEntry, LogRecord
 from broker.coordinators.partitioner import partition_for
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from broker.coordinators.group.config import GroupConfig
-from broker.coordinators.group.decision import Decision, Now
+from broker.coordinators.group.decision import Decision
 from broker.coordinators.group.hard_state import EMPTY_STATE, HardState, replay
 from broker.coordinators.group.live_group import Caller, LiveGroup
 from broker.coordinators.group.records import Record, encode_record, parse_record
 from broker.coordinators.group.shard import GroupShard
 from broker.coordinators.group.states import GroupState
+from broker.coordinators.log_entries import LogRecord
+from broker.coordinators.runtime.decision import Now
 from protocol.codec import encode
 from protocol.errors import ErrorCode
 from protocol.internal.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -90,10 +92,15 @@ class ShardWorld:
         self.last_ticket = 0
         self._uuids = 0
         self.shard = GroupShard(self.config, self._new_uuid, self.topics)
-        for key, value in log:
-            self.shard.replay(key, value)
-        self.shard.loaded(self.now)
+        for offset, (key, value) in enumerate(log):
+            self.shard.replay(LogRecord(offset, key, value))
+        self.revive()
         self.check()
+
+    def revive(self) -> None:
+        """Start all groups and sessions, once everything has been replayed and is committed."""
+        for group_id in self.shard.replayed():
+            self.shard.revive(group_id, self.now)
 
     @property
     def now(self) -> Now:

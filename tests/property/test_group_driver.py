@@ -80,8 +80,9 @@ class Steps:
             self.topic()
         elif what == "time":
             driver.clock.advance(PAUSES_MS[number])
-            for slot in list(driver.coordinator._slots.values()):
-                driver.coordinator._on_wake(slot)
+            runtime = driver.coordinator.runtime
+            for slot in list(runtime.slots.values()):
+                runtime.executor.on_wake(slot)
         elif what == "expire":
             await driver.coordinator.expire_offsets()
         else:
@@ -117,13 +118,13 @@ class Steps:
         elif what == "resign":
             self.epoch += 1
             log.epochs.clear()
-            driver.coordinator.resigned(HOME, self.epoch)
+            driver.coordinator.runtime.resigned(HOME, self.epoch)
             for one in waiting:
                 one.set_exception(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None))
         elif what in ("elect", "new epoch"):
             self.epoch += 1
             log.epochs[HOME] = self.epoch
-            driver.coordinator.elected(HOME, self.epoch)
+            driver.coordinator.runtime.elected(HOME, self.epoch)
 
     def topic(self) -> None:
         if self.driver.topics.topic_id("a") is not None:

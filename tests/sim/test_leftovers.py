@@ -90,7 +90,7 @@ def a_strange_group(machine: Machine) -> None:
     assert coordinator is not None
     shard = GroupShard(coordinator.config, lambda: "", mock.Mock())
     shard.core.groups["nobody's"] = mock.Mock()
-    coordinator._slots[0] = mock.Mock(shard=shard)
+    coordinator.runtime.slots[0] = mock.Mock(shard=shard)
 
 
 def a_strange_follower(machine: Machine) -> None:

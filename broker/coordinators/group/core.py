@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.coordinators.group.config import GroupConfig
-from broker.coordinators.group.decision import Now
 from broker.coordinators.group.deleted_topics import DeletedTopics, TopicLookup, is_stale
 from broker.coordinators.group.hard_state import EMPTY_STATE, HardState
 from broker.coordinators.group.live_group import LiveGroup, LiveMember
 from broker.coordinators.group.records import CommittedOffset, TopicPartition
 from broker.coordinators.group.states import GroupEvent
 from broker.coordinators.group.timers import TIMER_STATES, TimerKey, TimerKind, Timers
+from broker.coordinators.runtime.decision import Now
 from protocol.errors import ErrorCode
 
 MEMBER_ID_BYTES_MAX: Final = 32_767

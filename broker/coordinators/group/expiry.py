@@ -20,7 +20,7 @@ from itertools import islice
 from typing import Final
 
 from broker.coordinators.group.core import Core
-from broker.coordinators.group.decision import Decision, Now
+from broker.coordinators.group.decision import Decision
 from broker.coordinators.group.deleted_topics import Value, is_stale, value_of, values
 from broker.coordinators.group.live_group import LiveGroup
 from broker.coordinators.group.records import (
@@ -32,6 +32,7 @@ from broker.coordinators.group.records import (
     TopicPartition,
 )
 from broker.coordinators.group.states import GroupState
+from broker.coordinators.runtime.decision import Now
 
 LOOKED_AT_PER_SLICE: Final = 500
 """Groups and offsets per slice: about a millisecond. Also the maximum of tombstones in one append:

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from broker.coordinators.group import rebalance
 from broker.coordinators.group.core import Core, membership_error
-from broker.coordinators.group.decision import Decision, Now, StaticMemberReplaced
+from broker.coordinators.group.decision import Decision, StaticMemberReplaced
 from broker.coordinators.group.live_group import Caller, LiveGroup, LiveMember, Protocols
 from broker.coordinators.group.records import GroupRecord
 from broker.coordinators.group.states import GroupState
+from broker.coordinators.runtime.decision import Now
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 

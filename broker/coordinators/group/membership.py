@@ -6,10 +6,11 @@ from typing import Final
 
 from broker.coordinators.group import rebalance
 from broker.coordinators.group.core import Core, membership_error
-from broker.coordinators.group.decision import Answer, AssignmentStored, Decision, Now
+from broker.coordinators.group.decision import AssignmentStored, Decision
 from broker.coordinators.group.live_group import Caller, LiveGroup
 from broker.coordinators.group.records import GroupRecord
 from broker.coordinators.group.states import GroupState
+from broker.coordinators.runtime.decision import Answer, Now
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from broker.coordinators.group.core import Core, membership_error
-from broker.coordinators.group.decision import Decision, Now
+from broker.coordinators.group.decision import Decision
 from broker.coordinators.group.deleted_topics import TopicLookup
 from broker.coordinators.group.hard_state import GroupOffsets
 from broker.coordinators.group.live_group import CONSUMER_PROTOCOL_TYPE, Caller, LiveGroup
@@ -24,6 +24,7 @@ from broker.coordinators.group.records import (
 )
 from broker.coordinators.group.states import GroupState
 from broker.coordinators.group.transactions import NO_PENDING, PendingOffsets
+from broker.coordinators.runtime.decision import Now
 from protocol.errors import ErrorCode
 from protocol.ids import ZERO_UUID
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse

@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.coordinators.group.core import Core
-from broker.coordinators.group.decision import Answer, Decision, Now
+from broker.coordinators.group.decision import Decision
 from broker.coordinators.group.live_group import (
     NO_ASSIGNMENT,
     Caller,
@@ -30,6 +30,7 @@ from broker.coordinators.group.live_group import (
 from broker.coordinators.group.records import GroupRecord
 from broker.coordinators.group.states import GroupEvent, GroupState
 from broker.coordinators.group.timers import TimerKind
+from broker.coordinators.runtime.decision import Answer, Now
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.sync_group import SyncGroupResponse

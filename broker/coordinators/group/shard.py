@@ -1,13 +1,7 @@
 """All groups of one partition of `__consumer_offsets`: the only entry to the core.
 
-Life of a shard: `replay` every record of the partition, `loaded`, then any order of `decide_*`,
-`on_deadline`, and for each decision with records exactly one of
-
-- `apply` when they were appended, then `committed` or `failed`; or
-- `failed` alone when they were not.
-
-Commits come in the order of appends. After a `failed` that follows an `apply` the content of the
-log is unknown: the coordinator drops the shard and loads a new one.
+The runtime runs it as a `Shard` (`broker/coordinators/runtime/shard.py` describes the order of
+calls); requests use `decide_*` and the views.
 """
 
 from __future__ import annotations
@@ -17,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from broker.coordinators.group import admin, expiry, join, membership, offsets, rebalance
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.core import Core
-from broker.coordinators.group.decision import AssignmentStored, Decision, Now
+from broker.coordinators.group.decision import AssignmentStored, Decision
 from broker.coordinators.group.deleted_topics import DeletedTopics, TopicLookup
 from broker.coordinators.group.hard_state import HardState, replay
 from broker.coordinators.group.live_group import Caller, LiveGroup
@@ -35,7 +29,8 @@ from broker.coordinators.group.records import (
 )
 from broker.coordinators.group.states import GroupEvent, GroupState
 from broker.coordinators.group.timers import TIMER_STATES, TimerKey, TimerKind
-from protocol.batch.header import NO_PRODUCER_ID
+from broker.coordinators.log_entries import EndOfTransaction, LogEntry
+from broker.coordinators.runtime.decision import Now
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribeGroupsResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -49,8 +44,8 @@ from runtime.errors import InvariantViolated, invariant
 
 
 class GroupShard:
-    """The groups of one partition. For the order of calls see the module. `new_uuid` makes the
-    random part of member ids; `topics` are those of the present metadata image."""
+    """The groups of one partition. `new_uuid` makes the random part of member ids; `topics` are
+    those of the present metadata image."""
 
     def __init__(
         self, config: GroupConfig, new_uuid: Callable[[], str], topics: TopicLookup
@@ -59,35 +54,15 @@ class GroupShard:
 
     # -- loading
 
-    def replay(
-        self,
-        key: bytes,
-        value: bytes | None,
-        *,
-        producer_id: int = NO_PRODUCER_ID,
-        log_offset: int = -1,
-    ) -> None:
-        """Replay one record of the log; `producer_id` is given if it belongs to a transaction of
-        that producer. Raises ProtocolError if it cannot be parsed."""
-        record: ReplayedRecord | None = parse_record(key, value)
-        if record is None:
-            return
-        if producer_id >= 0 and isinstance(record, OffsetRecord) and record.value is not None:
-            record = PendingOffsetRecord(*record[:2], record.value, producer_id, log_offset)
-        self.core.appended = replay(self.core.appended, record)
-
-    def replay_end_of_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Replay the marker that ends a transaction."""
-        record = EndTransactionRecord(producer_id, committed)
-        self.core.appended = replay(self.core.appended, record)
-
-    def loaded(self, now: Now) -> None:
-        """Start all groups and sessions, once everything has been replayed and is committed."""
-        for group_id in self.replayed():
-            self.revive(group_id, now)
+    def replay(self, entry: LogEntry) -> None:
+        """Replay one entry of the log. Raises ProtocolError if it cannot be parsed."""
+        record = _parsed(entry)
+        if record is not None:
+            self.core.appended = replay(self.core.appended, record)
 
     def replayed(self) -> list[str]:
-        """Do the first half of `loaded`; the caller must `revive` each of the returned groups."""
+        """Make the replayed state visible: all of it is committed. Returns: the groups to
+        `revive`."""
         self.core.committed = self.core.appended
         return list(self.core.appended.groups)
 
@@ -106,9 +81,13 @@ class GroupShard:
 
     # -- outcomes of decisions
 
+    def epoch_raised(self, leader_epoch: int, now: Now) -> Decision:
+        """Do nothing: no state of a group depends on the leader epoch."""
+        return Decision()
+
     @property
     def appended(self) -> HardState:
-        """Hard state after the last appended record; the caller passes it to `committed` later."""
+        """Hard state after the last appended record; the runtime passes it to `committed` later."""
         return self.core.appended
 
     def apply(self, records: Sequence[ParsedRecord], now: Now) -> HardState:
@@ -122,17 +101,17 @@ class GroupShard:
                 self.core.drop(group)
         return self.core.appended
 
-    def committed(self, state: HardState, decision: Decision, now: Now) -> Decision:
+    def committed(self, state: HardState, decision: Decision | None, now: Now) -> Decision:
         """Process the commit of the records that led to `state`. Returns the resulting decision;
-        the coordinator itself sends the reply of `decision`."""
+        the runtime itself sends the reply of `decision`, which is None after `timed_out`."""
         self.core.committed = state
-        if isinstance(decision.event, AssignmentStored):
+        if decision is not None and isinstance(decision.event, AssignmentStored):
             return membership.assignment_stored(self.core, decision.event, now)
         return Decision()
 
     def failed(self, decision: Decision, code: ErrorCode, now: Now) -> Decision:
-        """Process a failed append. The coordinator calls it before anything else happens. Returns
-        the resulting decision."""
+        """Process a failed append. The runtime calls it before anything else happens. Returns the
+        resulting decision."""
         event = decision.event
         if isinstance(event, AssignmentStored):
             return membership.assignment_lost(self.core, event, code, now)
@@ -147,7 +126,7 @@ class GroupShard:
 
     def timed_out(self, decision: Decision, code: ErrorCode, now: Now) -> Decision:
         """Process a decision whose records are appended but not committed in time: members need not
-        wait any longer. `committed` still follows, with an empty decision."""
+        wait any longer. `committed` still follows, without the decision."""
         if isinstance(decision.event, AssignmentStored):
             return membership.assignment_lost(self.core, decision.event, code, now)
         return Decision()
@@ -288,6 +267,20 @@ class GroupShard:
                 _validate_group(group)
             except InvariantViolated as broken:
                 raise InvariantViolated(f"group {group.group_id}: {broken}") from None
+
+
+def _parsed(entry: LogEntry) -> ReplayedRecord | None:
+    """Return the change that an entry of the log makes, or None for an entry that is not used."""
+    if isinstance(entry, EndOfTransaction):
+        return EndTransactionRecord(entry.producer_id, entry.committed)
+    record = None if entry.key is None else parse_record(entry.key, entry.value)
+    if (
+        entry.producer_id >= 0
+        and isinstance(record, OffsetRecord)
+        and (value := record.value) is not None
+    ):
+        return PendingOffsetRecord(*record[:2], value, entry.producer_id, entry.offset)
+    return record
 
 
 def _validate_group(group: LiveGroup) -> None:

@@ -18,8 +18,8 @@ from broker.coordinators.group.records import (
     TopicPartition,
     encode_record,
 )
-from broker.coordinators.group_coordinator import DUE_PER_WAKE
 from broker.coordinators.partitioner import partition_for
+from broker.coordinators.runtime.execution import DUE_PER_WAKE
 from protocol.errors import ApiError, ErrorCode
 from testkit.memory.broker import settle
 from testkit.memory.group_coordinator import GROUP, HOME, PARTITIONS, Driver
@@ -229,7 +229,7 @@ async def test_deletions_seen_while_loading_survive_a_newer_epoch() -> None:
     await driver.start()
     driver.delete_topics("a")
     driver.topics.topics["a"] = b"N" * 16, 4
-    driver.coordinator.elected(HOME, 2)
+    driver.coordinator.runtime.elected(HOME, 2)
     driver.log.gate.set()
     await until(lambda: len(driver.log.records[HOME]) == 2)
     assert driver.fetch() == -1
@@ -240,7 +240,7 @@ async def test_deletions_survive_a_lost_append() -> None:
     driver = Driver()
     driver.log.records[HOME] = [encode_record(WITHOUT_ID)]
     await driver.start()
-    await until(lambda: not driver.coordinator._slots[HOME].forgetting)
+    await until(lambda: not driver.coordinator.stale_offsets.is_searching(HOME))
     driver.log.hold = True
     neighbour = next(f"g{n}" for n in range(99) if partition_for(f"g{n}", PARTITIONS) == HOME)
     answer = driver.commit(1, group=neighbour)
@@ -257,7 +257,7 @@ async def test_deletions_survive_a_lost_append() -> None:
 
 
 async def test_refused_tombstones_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.coordinators.group_coordinator.LOAD_PAUSE_S", 0.0)
+    monkeypatch.setattr("broker.coordinators.stale_offsets.LOAD_PAUSE_S", 0.0)
     driver = await Driver().start()
     driver.commit(3)
     driver.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -266,7 +266,7 @@ async def test_refused_tombstones_are_tried_again(monkeypatch: pytest.MonkeyPatc
     assert driver.fetch() == -1
     assert len(driver.log.records[HOME]) == 1
     driver.log.refuse = None
-    await until(lambda: not driver.coordinator._slots[HOME].forgetting)
+    await until(lambda: not driver.coordinator.stale_offsets.is_searching(HOME))
     assert driver.log.records[HOME][1][1] is None
     (shard,), _ = driver.coordinator.shards()
     assert shard.core.deleted == []
@@ -298,7 +298,7 @@ async def test_records_that_cannot_be_read_end_the_loading(key: bytes) -> None:
 
 async def test_load_after_disk_error_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seed 4972: the group had no coordinator until another broker led."""
-    monkeypatch.setattr("broker.coordinators.group_coordinator.LOAD_PAUSE_S", 0.0)
+    monkeypatch.setattr("broker.coordinators.runtime.runtime.LOAD_PAUSE_S", 0.0)
     driver = Driver()
     at = TopicPartition("a", 0)
     driver.log.records[HOME] = [
@@ -314,11 +314,11 @@ async def test_load_after_disk_error_is_retried(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_load_after_lost_leadership_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.coordinators.group_coordinator.LOAD_PAUSE_S", 0.0)
+    monkeypatch.setattr("broker.coordinators.runtime.runtime.LOAD_PAUSE_S", 0.0)
     driver = Driver()
     driver.log.broken_read = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "Input/output error")
     await driver.start()
-    driver.coordinator.resigned(HOME, 2)
+    driver.coordinator.runtime.resigned(HOME, 2)
     driver.log.broken_read = None
     await settle()
     assert driver.coordinator.view(GROUP) is ErrorCode.NOT_COORDINATOR
@@ -341,7 +341,7 @@ async def test_a_newer_epoch_while_loading_loads_again() -> None:
     driver.log.gate = asyncio.Event()
     driver.log.broken_read = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
     await driver.start()
-    driver.coordinator.elected(HOME, 2)
+    driver.coordinator.runtime.elected(HOME, 2)
     driver.log.gate.set()
     driver.log.broken_read = None
     await settle()
@@ -351,15 +351,15 @@ async def test_a_newer_epoch_while_loading_loads_again() -> None:
 
 async def test_a_newer_epoch_of_a_leader_keeps_its_groups(driver: Driver) -> None:
     member_id = await driver.member()
-    driver.coordinator.elected(HOME, 2)
-    driver.coordinator.resigned(HOME, 1)
+    driver.coordinator.runtime.elected(HOME, 2)
+    driver.coordinator.runtime.resigned(HOME, 1)
     assert driver.heartbeat(member_id, 1) is ErrorCode.NONE
 
 
 async def test_commit_in_progress_fails_when_coordinator_moves(driver: Driver) -> None:
     driver.log.hold = True
     answer = driver.commit(4)
-    driver.coordinator.resigned(HOME, 2)
+    driver.coordinator.runtime.resigned(HOME, 2)
     assert commit_code(await answer) is ErrorCode.NOT_COORDINATOR
     driver.log.pending[0].set_exception(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None))
     await settle()
@@ -370,11 +370,11 @@ async def test_waiting_join_fails_when_coordinator_moves(driver: Driver) -> None
     waiting = driver.join()
     assert waiting.error_code == ErrorCode.MEMBER_ID_REQUIRED
     waiting = driver.join(waiting.member_id)
-    driver.coordinator.resigned(HOME, 2)
+    driver.coordinator.runtime.resigned(HOME, 2)
     assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
     assert driver.heartbeat(member_id, 1) is ErrorCode.NOT_COORDINATOR
     # The next leader knows the group by its record.
-    driver.coordinator.elected(HOME, 3)
+    driver.coordinator.runtime.elected(HOME, 3)
     await settle()
     assert driver.heartbeat(member_id, 1) is ErrorCode.NONE
 
@@ -382,9 +382,9 @@ async def test_waiting_join_fails_when_coordinator_moves(driver: Driver) -> None
 async def test_resigning_while_loading(driver: Driver) -> None:
     other = (HOME + 1) % PARTITIONS
     driver.log.gate = asyncio.Event()
-    driver.coordinator.elected(other, 1)
+    driver.coordinator.runtime.elected(other, 1)
     await settle()
-    driver.coordinator.resigned(other, None)
+    driver.coordinator.runtime.resigned(other, None)
     driver.log.gate.set()
     await settle()
     assert len(driver.coordinator.shards()[0]) == 1
@@ -393,18 +393,18 @@ async def test_resigning_while_loading(driver: Driver) -> None:
 async def test_sessions_end_on_the_loops_time() -> None:
     driver = await Driver(min_session_timeout_ms=0).start()
     member_id = await driver.member()
-    handles = driver.coordinator._slots[HOME]
+    handles = driver.coordinator.runtime.slots[HOME]
     assert handles.wake is not None
     driver.clock.advance(10_000)
     handles.wake.cancel()
-    driver.coordinator._on_wake(handles)
+    driver.coordinator.runtime.executor.on_wake(handles)
     assert driver.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
     await driver.stop()
 
 
 async def test_due_timers_are_served_in_portions() -> None:
     driver = await Driver(min_session_timeout_ms=0, offsets_commit_timeout_ms=10_000).start()
-    slot = driver.coordinator._slots[HOME]
+    slot = driver.coordinator.runtime.slots[HOME]
     for _ in range(3 * DUE_PER_WAKE):
         assert driver.join().error_code == ErrorCode.MEMBER_ID_REQUIRED
     driver.log.hold = True
@@ -414,7 +414,7 @@ async def test_due_timers_are_served_in_portions() -> None:
     for portion in (1, 2, 3):
         assert slot.wake is not None
         slot.wake.cancel()
-        driver.coordinator._on_wake(slot)
+        driver.coordinator.runtime.executor.on_wake(slot)
         assert len(shard.core.timers) == (3 - portion) * DUE_PER_WAKE
         assert sum(answer.done() for answer in answers) == min(portion, 2) * DUE_PER_WAKE
     assert slot.next_timeout() is None
@@ -461,5 +461,5 @@ async def test_metrics(driver: Driver) -> None:
 
 async def test_after_close_nothing_is_taken_up(driver: Driver) -> None:
     driver.coordinator.close()
-    driver.coordinator.elected(HOME, 9)
+    driver.coordinator.runtime.elected(HOME, 9)
     assert driver.coordinator.view(GROUP) is ErrorCode.NOT_COORDINATOR

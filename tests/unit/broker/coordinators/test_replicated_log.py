@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordinators.coordinator_log import EndOfTransaction, LogRecord
+from broker.coordinators.log_entries import EndOfTransaction, LogRecord
 from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
 from broker.replication.partition.followers import follower_fetched
 from protocol.batch.control import build_end_txn_marker

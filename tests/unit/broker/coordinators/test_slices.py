@@ -19,7 +19,7 @@ from broker.coordinators.group.records import (
     TopicPartition,
     encode_record,
 )
-from broker.coordinators.group_coordinator import BYTES_PER_RECORD, WORK_PER_SLICE
+from broker.coordinators.runtime.loading import BYTES_PER_RECORD, WORK_PER_SLICE
 from protocol.errors import ApiError, ErrorCode
 from testkit.memory.broker import settle
 from testkit.memory.group_coordinator import GROUP, HOME, Driver
@@ -137,7 +137,7 @@ class TestDeletedTopics:
         turns = Turns()
         for number in range(50):
             driver.delete_topics(f"topic-{number}")
-        await until(lambda: not driver.coordinator._slots[HOME].forgetting)
+        await until(lambda: not driver.coordinator.stale_offsets.is_searching(HOME))
         assert turns.stop() >= GROUPS * EACH // LOOKED_AT_PER_SLICE
         (shard,), _ = driver.coordinator.shards()
         assert shard.core.committed.offset_count() == 0
@@ -160,7 +160,7 @@ class TestDeletedTopics:
         await settle()
         assert driver.coordinator.shards() == ([], True)
         await until_loaded(driver)
-        await until(lambda: not driver.coordinator._slots[HOME].forgetting)
+        await until(lambda: not driver.coordinator.stale_offsets.is_searching(HOME))
         (shard,), _ = driver.coordinator.shards()
         assert shard.core.committed.offset_count() == 1
         await driver.stop()

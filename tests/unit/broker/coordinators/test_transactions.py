@@ -17,6 +17,7 @@ from broker.coordinators.group.records import (
 )
 from broker.coordinators.group.shard import GroupShard
 from broker.coordinators.group.transactions import NO_TRANSACTIONS
+from broker.coordinators.log_entries import EndOfTransaction, LogRecord
 from protocol.errors import ErrorCode
 from testkit.memory.group_shard import A_ID, GROUP, WALL_EPOCH_MS, ShardWorld
 
@@ -43,13 +44,13 @@ class LoadedWorld(ShardWorld):
         self.shard = GroupShard(self.config, self._new_uuid, self.topics)
         for at, step in enumerate(steps):
             if isinstance(step, (OffsetRecord, GroupRecord)):
-                self.shard.replay(*encode_record(step), log_offset=at)
+                self.shard.replay(LogRecord(at, *encode_record(step)))
             elif isinstance(step[1], bool):
-                self.shard.replay_end_of_transaction(step[0], committed=step[1])
+                self.shard.replay(EndOfTransaction(at, step[0], step[1]))
             else:
                 record: Any = step[1]
-                self.shard.replay(*encode_record(record), producer_id=step[0], log_offset=at)
-        self.shard.loaded(self.now)
+                self.shard.replay(LogRecord(at, *encode_record(record), step[0]))
+        self.revive()
 
     def check(self) -> None:
         self.shard.validate()
@@ -126,7 +127,7 @@ def test_a_commit_after_loading_overtakes_what_is_pending() -> None:
     world = LoadedWorld((P, offset(9)))
     world.commit({("a", 0): 5})
     assert (world.fetch(*AT), world.stable()) == (5, UNSTABLE)
-    world.shard.replay_end_of_transaction(P, committed=True)
+    world.shard.replay(EndOfTransaction(1, P, committed=True))
     world.shard.core.committed = world.shard.appended
     assert (world.fetch(*AT), world.stable()) == (5, 5)
 
