@@ -15,21 +15,16 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from broker.admin.envelopes import unwrap, wrap
+from broker.admin.internal_topics import InternalTopics
 from broker.controller_link.channel import ControllerChannel
 from broker.metadata.cache import MetadataCache
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from protocol.topic_name import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS
+from protocol.topic_name import INTERNAL_TOPICS
 from protocol.transport.decode_queue import decode_in_slices
 from protocol.transport.dispatch import RequestContext
 from runtime.clock import Clock
-from runtime.config import (
-    NodeConfig,
-    keys_group_coordinator,
-    keys_replication,
-    keys_server,
-    keys_topic,
-)
+from runtime.config import NodeConfig, keys_replication, keys_server
 from runtime.log import RateLimited, get_logger
 from runtime.tasks import Supervisor
 
@@ -42,14 +37,13 @@ _log = get_logger("broker.topics")
 
 
 class AutoTopicSettings(NamedTuple):
-    """Settings of automatic topics. `offsets_*` are those of the topic of committed offsets."""
+    """Settings of automatic topics: `internal` of the brokers' own, the others of clients'
+    topics."""
 
     enable: bool
     num_partitions: int
     replication_factor: int
-    offsets_partitions: int
-    offsets_replication_factor: int
-    offsets_segment_bytes: int
+    internal: InternalTopics
 
     @classmethod
     def of(cls, node: NodeConfig) -> AutoTopicSettings:
@@ -57,11 +51,7 @@ class AutoTopicSettings(NamedTuple):
             enable=node[keys_server.AUTO_CREATE_TOPICS_ENABLE],
             num_partitions=node[keys_server.NUM_PARTITIONS],
             replication_factor=node[keys_replication.DEFAULT_REPLICATION_FACTOR],
-            offsets_partitions=node[keys_group_coordinator.OFFSETS_TOPIC_NUM_PARTITIONS],
-            offsets_replication_factor=node[
-                keys_group_coordinator.OFFSETS_TOPIC_REPLICATION_FACTOR
-            ],
-            offsets_segment_bytes=node[keys_group_coordinator.OFFSETS_TOPIC_SEGMENT_BYTES],
+            internal=InternalTopics.of(node),
         )
 
 
@@ -78,6 +68,7 @@ class TopicCreator:
         clock: Clock,
     ) -> None:
         self._settings = settings
+        self._internal = settings.internal.by_name()
         self._metadata = metadata
         self._controller = controller
         self._supervisor = supervisor
@@ -94,7 +85,7 @@ class TopicCreator:
             name
             for name in names
             if name not in self._under_way
-            and (name not in INTERNAL_TOPICS or name == CONSUMER_OFFSETS_TOPIC)
+            and (name not in INTERNAL_TOPICS or name in self._internal)
         )
         fresh = list(islice(wanted, room))
         if fresh:
@@ -164,24 +155,19 @@ class TopicCreator:
         return response
 
     def _wish(self, name: str) -> CreateTopicsRequest.CreatableTopic:
-        settings = self._settings
-        if name != CONSUMER_OFFSETS_TOPIC:
+        internal = self._internal.get(name)
+        if internal is None:
             return CreateTopicsRequest.CreatableTopic(
                 name=name,
-                num_partitions=settings.num_partitions,
-                replication_factor=settings.replication_factor,
+                num_partitions=self._settings.num_partitions,
+                replication_factor=self._settings.replication_factor,
             )
-        configs = {
-            keys_topic.CLEANUP_POLICY.name: "compact",
-            keys_topic.COMPRESSION_TYPE.name: "producer",
-            keys_topic.SEGMENT_BYTES.name: str(settings.offsets_segment_bytes),
-        }
         return CreateTopicsRequest.CreatableTopic(
             name=name,
-            num_partitions=settings.offsets_partitions,
-            replication_factor=settings.offsets_replication_factor,
+            num_partitions=internal.partitions,
+            replication_factor=internal.replication_factor,
             configs=[
                 CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
-                for key, value in configs.items()
+                for key, value in internal.configs.items()
             ],
         )

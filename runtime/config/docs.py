@@ -295,6 +295,11 @@ DOCS: dict[str, str] = {
     "segment.ms": "Age at which a segment is closed.",
     "socket.listen.backlog.size": "Length of the queue of connections that are not accepted yet.",
     "socket.request.max.bytes": "Maximum size of a request.",
+    "transaction.state.log.min.isr": "min.insync.replicas of the transaction log's topic.",
+    "transaction.state.log.num.partitions": "Partitions of the transaction log's topic.",
+    "transaction.state.log.replication.factor": "Replicas of the transaction log's topic.",
+    "transaction.state.log.segment.bytes": "Size at which a segment of the transaction log's topic "
+    "is closed.",
     "unclean.leader.election.interval.ms": "Interval between checks of partitions without a "
     "leader; enabling unclean election checks them at once.",
     "unclean.leader.election.enable": "Whether a replica that may lack records can be elected if "

@@ -328,7 +328,7 @@ async def test_an_unknown_topic_is_created_in_the_background_once() -> None:
 async def test_metadata_request_does_not_create_invalid_topics() -> None:
     h = Harness()
     h.body(ask("fresh", allow_auto_topic_creation=False), 12)
-    h.body(ask("__transaction_state"), 12)
+    h.body(ask("__share_group_state"), 12)
     h.body(ask("a/b"), 12)
     off = Harness(auto_create_topics_enable="false")
     off.body(ask("fresh"), 12)
@@ -351,6 +351,32 @@ async def test_the_offsets_topic_gets_what_its_coordinator_needs() -> None:
     h.create_topic("__consumer_offsets")
     await h.creator.ensure("__consumer_offsets")
     assert len(h.controller.requests) == 1
+
+
+async def test_metadata_request_creates_transaction_log_with_its_own_settings() -> None:
+    """An unclean election or compression of that log would break transactions."""
+    h = Harness(
+        transaction_state_log_num_partitions="7",
+        transaction_state_log_replication_factor="1",
+        transaction_state_log_min_isr="3",
+        transaction_state_log_segment_bytes="2097152",
+    )
+    answer = response_header_bytes(ApiKey.CREATE_TOPICS, 7, 1) + encode(CreateTopicsResponse(), 7)
+    h.controller.answer = lambda _: EnvelopeResponse(response_data=answer)
+    h.body(ask("__transaction_state"), 12)
+    await settle()
+    (envelope,) = h.controller.requests
+    _, offset = decode_request_header(envelope.request_data)
+    request, _ = decode(CreateTopicsRequest, envelope.request_data, 7, offset)
+    (wish,) = request.topics
+    assert (wish.num_partitions, wish.replication_factor) == (7, 1)
+    assert {c.name: c.value for c in wish.configs} == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "3",
+        "segment.bytes": "2097152",
+        "unclean.leader.election.enable": "false",
+    }
 
 
 # --- DescribeTopicPartitions ---------------------------------------------------------------------
