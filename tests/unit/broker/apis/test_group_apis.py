@@ -197,7 +197,7 @@ async def test_groups_are_not_listed_by_halves(apis: Apis) -> None:
     listed = await apis.ask(ListGroupsRequest(), 5)
     assert [each.group_id for each in listed.groups] == [GROUP]
     apis.driver.log.gate = asyncio.Event()
-    apis.driver.coordinator.elected((HOME + 1) % PARTITIONS, 1)
+    apis.driver.coordinator.runtime.elected((HOME + 1) % PARTITIONS, 1)
     listed = await apis.ask(ListGroupsRequest(), 5)
     assert (listed.error_code, listed.groups) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
     apis.driver.log.gate.set()
