@@ -17,7 +17,9 @@ from broker.coordinators.txn.records import (
 )
 from broker.coordinators.txn.states import TxnState
 from broker.coordinators.txn.transaction import TopicPartition, Transaction
+from protocol.codec import decode
 from protocol.errors import EncodeError, ProtocolError
+from protocol.internal.transaction_log import TransactionLogValue
 from runtime.errors import InvariantViolated
 from tests.unit.broker.coordinators.txn.values import A0, A1, B0, P, transaction
 
@@ -91,6 +93,16 @@ def test_record_of_a_transaction_begun_at_level_2_keeps_its_tags_at_level_0() ->
     assert encode_record(TransactionRecord(ID, txn), 0) == encode_record(
         TransactionRecord(ID, txn), 2
     )
+
+
+def test_record_has_each_topic_once_with_its_partitions_in_order() -> None:
+    partitions = [TopicPartition(f"t{n % 7}", n // 7) for n in range(70)]
+    txn = transaction(partitions=frozenset(partitions))
+    _, value = encode_record(TransactionRecord(ID, txn), 0)
+    assert value is not None
+    message, _ = decode(TransactionLogValue, value, 0, 2)
+    topics = [(one.topic, one.partition_ids) for one in message.transaction_partitions or ()]
+    assert topics == [(f"t{n}", list(range(10))) for n in range(7)]
 
 
 def test_tombstone_has_no_value() -> None:
