@@ -1,6 +1,6 @@
 """Shell: Port of a coordinator to its replicated log, one per partition of its topic.
 
-The coordinator decides records and appends them. The future of `append` is done when the records
+The coordinator decides records and appends them. The future of an append is done when the records
 are committed (below the high watermark, with acks=all semantics). Appending is a synchronous call,
 so that "decide, append, replay" happens without an await in between.
 """
@@ -8,10 +8,10 @@ so that "decide, append, replay" happens without an await in between.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator
+from typing import NamedTuple, Protocol
 
-from broker.coordinators.log_entries import LogEntry
+from broker.coordinators.log_entries import LogBatch, LogEntry
 
 
 class CoordinatorListener(Protocol):
@@ -25,6 +25,15 @@ class CoordinatorListener(Protocol):
     def resigned(self, partition: int, leader_epoch: int | None) -> None:
         """Note that this broker no longer leads `partition`; `leader_epoch` is the new one (None:
         deleted)."""
+
+
+class Appended(NamedTuple):
+    """A batch in the log: the offset of its first record, and a future that is done when the batch
+    is committed. The future fails with an ApiError otherwise: NOT_LEADER_OR_FOLLOWER when
+    leadership was lost before that."""
+
+    base_offset: int
+    committed: asyncio.Future[None]
 
 
 class TopicCreation(Protocol):
@@ -47,17 +56,14 @@ class CoordinatorLog(Protocol):
             ApiError: the controller refused, or was not reachable in time.
         """
 
-    def append(
-        self, partition: int, records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int
-    ) -> asyncio.Future[None]:
-        """Append one batch of (key, value) records; a value of None is a tombstone.
-
-        Returns: a future that is done when the batch is committed. It fails with an ApiError
-        otherwise: NOT_LEADER_OR_FOLLOWER when leadership was lost before that.
+    def append(self, partition: int, batch: LogBatch, timestamp_ms: int) -> Appended:
+        """Append records as a plain batch, records as the batch of a producer's transaction, or the
+        marker that ends a transaction.
 
         Raises:
             ApiError: nothing was appended: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
-                MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
+                MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR, or
+                INVALID_PRODUCER_EPOCH if the log has a newer epoch of the producer.
         """
 
     def leader_epoch(self, partition: int) -> int | None:

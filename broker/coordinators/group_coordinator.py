@@ -17,7 +17,7 @@ from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.decision import Decision
 from broker.coordinators.group.deleted_topics import TopicLookup
 from broker.coordinators.group.live_group import Caller
-from broker.coordinators.group.records import encode_record
+from broker.coordinators.group.records import encode_batch
 from broker.coordinators.group.shard import GroupShard
 from broker.coordinators.group.states import GroupState
 from broker.coordinators.runtime.decision import Now
@@ -57,7 +57,7 @@ class GroupCoordinator:
             "group",
             self,
             log=log,
-            encode=encode_record,
+            encode=encode_batch,
             clock=clock,
             commit_timeout_ms=config.offsets_commit_timeout_ms,
             supervisor=supervisor,

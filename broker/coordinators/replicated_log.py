@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
-from broker.coordinators.coordinator_log import CoordinatorListener, TopicCreation
-from broker.coordinators.log_entries import EndOfTransaction, LogEntry, LogRecord
+from broker.coordinators.coordinator_log import Appended, CoordinatorListener, TopicCreation
+from broker.coordinators.log_entries import (
+    EndMarker,
+    EndOfTransaction,
+    LogBatch,
+    LogEntry,
+    LogRecord,
+    PlainBatch,
+)
 from broker.metadata.cache import MetadataCache
 from broker.replication.partition.partition import Partition
 from broker.replication.replicas.replica_manager import ReplicaManager
-from protocol.batch.control import ControlType, read_control_type, read_end_txn_marker
-from protocol.batch.header import CODEC_MASK, NO_PRODUCER_ID, BatchHeader, iter_checked
+from protocol.batch.control import (
+    ControlType,
+    build_end_txn_marker,
+    read_control_type,
+    read_end_txn_marker,
+)
+from protocol.batch.header import (
+    CODEC_MASK,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    iter_checked,
+)
 from protocol.batch.records import (
+    NO_PRODUCER,
+    Producer,
     Record,
     build_batch,
     decode_payload,
@@ -69,22 +89,14 @@ class ReplicatedCoordinatorLog:
     async def ensure_topic(self) -> None:
         await self._creator.ensure(self._topic)
 
-    def append(
-        self, partition: int, records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int
-    ) -> asyncio.Future[None]:
+    def append(self, partition: int, batch: LogBatch, timestamp_ms: int) -> Appended:
         replica = self._led(partition)
-        batch = build_batch(
-            [
-                Record(offset, timestamp_ms, key, value)
-                for offset, (key, value) in enumerate(records)
-            ],
-            compression=self._codec,
-        )
-        info = self._replicas.append_own(replica, batch, now_ms=timestamp_ms)
+        data = _encoded(batch, timestamp_ms, self._codec)
+        info = self._replicas.append_own(replica, data, now_ms=timestamp_ms)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not replica.wait_for_commit(info.last_offset + 1, _COMMIT, future):
             future.set_result(None)
-        return future
+        return Appended(info.first_offset, future)
 
     def leader_epoch(self, partition: int) -> int | None:
         replica = self._replicas.get(self._topic, partition)
@@ -127,6 +139,24 @@ def _require_led(replica: Partition, epoch: int) -> None:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
 
+def _encoded(batch: LogBatch, timestamp_ms: int, codec: Codec) -> bytes:
+    """Return the bytes of a batch. A batch of a transaction has no sequence number: the client's
+    own numbers belong to the partitions that it writes to."""
+    if isinstance(batch, EndMarker):
+        return build_end_txn_marker(
+            batch.producer_id,
+            batch.producer_epoch,
+            commit=batch.committed,
+            coordinator_epoch=batch.coordinator_epoch,
+            timestamp_ms=timestamp_ms,
+        )
+    producer = NO_PRODUCER
+    if not isinstance(batch, PlainBatch):
+        producer = Producer(batch.producer_id, batch.producer_epoch, transactional=True)
+    records = [Record(at, timestamp_ms, *record) for at, record in enumerate(batch.records)]
+    return build_batch(records, compression=codec, producer=producer)
+
+
 async def _unpacked(files: Files, data: bytes, pos: int, header: BatchHeader) -> bytes:
     """Return the uncompressed records of the batch at `pos`, in a worker if it is compressed: the
     size is not known before."""
@@ -137,10 +167,18 @@ async def _unpacked(files: Files, data: bytes, pos: int, header: BatchHeader) ->
 
 def _entries(payload: bytes, header: BatchHeader) -> Iterator[LogEntry]:
     """Yield the records and transaction markers of one batch."""
-    producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+    producer = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+    if header.is_transactional:
+        producer = header.producer_id, header.producer_epoch
     for record in decode_payload(payload, header):
         if not header.is_control:
-            yield LogRecord(record.offset, record.key, record.value, producer_id)
+            yield LogRecord(record.offset, record.key, record.value, *producer)
         elif read_control_type(record.key) in (ControlType.ABORT, ControlType.COMMIT):
-            committed, _ = read_end_txn_marker(record)
-            yield EndOfTransaction(record.offset, header.producer_id, committed)
+            committed, coordinator_epoch = read_end_txn_marker(record)
+            yield EndOfTransaction(
+                record.offset,
+                header.producer_id,
+                header.producer_epoch,
+                committed,
+                coordinator_epoch,
+            )

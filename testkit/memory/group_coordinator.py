@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
-from broker.coordinators.coordinator_log import CoordinatorListener
+from broker.coordinators.coordinator_log import Appended, CoordinatorListener
 from broker.coordinators.group.admin import delete_result
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.offsets import offset_delete_error
 from broker.coordinators.group.records import Record
 from broker.coordinators.group_coordinator import GroupCoordinator
-from broker.coordinators.log_entries import LogEntry, LogRecord
+from broker.coordinators.log_entries import LogBatch, LogEntry, LogRecord
 from broker.coordinators.partitioner import partition_for
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -25,6 +25,7 @@ from protocol.messages.sync_group import SyncGroupRequest
 from runtime.clock import ManualClock
 from runtime.tasks import Supervisor
 from testkit.memory.broker import settle
+from testkit.memory.coordinator_entries import entries_of
 from testkit.memory.group_shard import some_topics
 
 GROUP = "g"
@@ -33,10 +34,15 @@ HOME = partition_for(GROUP, PARTITIONS)
 
 
 class FakeLog:
-    """A log per partition; futures are done at once unless `hold` is set."""
+    """A log per partition; futures are done at once unless `hold` is set.
+
+    `records` are the entries as (key, value). `in_transactions` has the entries of transactions by
+    partition and offset; a marker has an empty key.
+    """
 
     def __init__(self) -> None:
         self.records: dict[int, list[Record]] = {index: [] for index in range(PARTITIONS)}
+        self.in_transactions: dict[tuple[int, int], LogEntry] = {}
         self.pending: list[asyncio.Future[None]] = []
         self.hold = False
         self.refuse: ErrorCode | None = None
@@ -52,18 +58,25 @@ class FakeLog:
     async def ensure_topic(self) -> None:
         raise AssertionError("not expected in this test")
 
-    def append(
-        self, partition: int, records: Sequence[Record], timestamp_ms: int
-    ) -> asyncio.Future[None]:
+    def append(self, partition: int, batch: LogBatch, timestamp_ms: int) -> Appended:
         if self.refuse is not None:
             raise ApiError(self.refuse, None)
-        self.records[partition].extend(records)
+        records = self.records[partition]
+        base_offset = len(records)
+        for entry in entries_of(batch, base_offset):
+            if isinstance(entry, LogRecord):
+                assert entry.key is not None
+                records.append((entry.key, entry.value))
+            else:
+                records.append((b"", None))
+            if entry.producer_id >= 0:
+                self.in_transactions[partition, entry.offset] = entry
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.hold:
             self.pending.append(future)
         else:
             future.set_result(None)
-        return future
+        return Appended(base_offset, future)
 
     def leader_epoch(self, partition: int) -> int | None:
         return self.epochs.get(partition)
@@ -72,7 +85,7 @@ class FakeLog:
         if self.gate is not None:
             await self.gate.wait()
         for offset, (key, value) in enumerate(list(self.records[partition])):
-            yield LogRecord(offset, key, value)
+            yield self.in_transactions.get((partition, offset)) or LogRecord(offset, key, value)
         if self.broken_read is not None:
             raise self.broken_read
 

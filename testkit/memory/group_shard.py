@@ -14,10 +14,15 @@ from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.decision import Decision
 from broker.coordinators.group.hard_state import EMPTY_STATE, HardState, replay
 from broker.coordinators.group.live_group import Caller, LiveGroup
-from broker.coordinators.group.records import Record, encode_record, parse_record
+from broker.coordinators.group.records import (
+    PendingOffsetRecord,
+    Record,
+    encode_batch,
+    parse_entry,
+)
 from broker.coordinators.group.shard import GroupShard
 from broker.coordinators.group.states import GroupState
-from broker.coordinators.log_entries import LogRecord
+from broker.coordinators.log_entries import LogEntry, LogRecord
 from broker.coordinators.runtime.decision import Now
 from protocol.codec import encode
 from protocol.errors import ErrorCode
@@ -29,6 +34,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_delete import OffsetDeleteRequest
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from protocol.schema import Response
+from testkit.memory.coordinator_entries import entries_of
 
 WALL_EPOCH_MS = 1_700_000_000_000
 SESSION_MS = 10_000
@@ -75,13 +81,15 @@ class ShardWorld:
     def __init__(
         self,
         config: GroupConfig | None = None,
-        log: Sequence[Record] = (),
+        log: Sequence[Record | LogEntry] = (),
         topics: SomeTopics | None = None,
     ) -> None:
         self.topics = topics or some_topics()
         self.config = config or GroupConfig(initial_rebalance_delay_ms=0)
         self.now_ms = 0
-        self.log: list[Record] = list(log)
+        self.log: list[LogEntry] = [
+            LogRecord(at, *each) if len(each) == 2 else each for at, each in enumerate(log)
+        ]
         self.hold_commits = False
         self.refuse_appends: ErrorCode | None = None
         self.in_flight: deque[tuple[Decision, HardState, int]] = deque()
@@ -92,8 +100,8 @@ class ShardWorld:
         self.last_ticket = 0
         self._uuids = 0
         self.shard = GroupShard(self.config, self._new_uuid, self.topics)
-        for offset, (key, value) in enumerate(log):
-            self.shard.replay(LogRecord(offset, key, value))
+        for entry in self.log:
+            self.shard.replay(entry)
         self.revive()
         self.check()
 
@@ -133,11 +141,16 @@ class ShardWorld:
             if decision.on_failure is not None:
                 self.answers[ticket] = decision.on_failure(self.refuse_appends)
         else:
-            records = [encode_record(record) for record in decision.records]
-            parsed = [parse_record(*record) for record in records]
-            assert parsed == decision.records, "a record does not survive its encoding"
-            self.log.extend(records)
-            state = self.shard.apply(decision.records, self.now)
+            base_offset = len(self.log)
+            entries = entries_of(encode_batch(decision.records), base_offset)
+            parsed = [parse_entry(entry) for entry in entries]
+            expected = [
+                each._replace(log_offset=offset) if isinstance(each, PendingOffsetRecord) else each
+                for offset, each in enumerate(decision.records, base_offset)
+            ]
+            assert parsed == expected, "a record does not survive its encoding"
+            self.log.extend(entries)
+            state = self.shard.apply(decision.records, base_offset, self.now)
             self.in_flight.append((decision, state, ticket))
             self.ends.append(len(self.log))
             if not self.hold_commits:
@@ -181,8 +194,8 @@ class ShardWorld:
     def check(self) -> None:
         self.shard.validate()
         state = EMPTY_STATE
-        for key, value in self.log:
-            record = parse_record(key, value)
+        for entry in self.log:
+            record = parse_entry(entry)
             if record is not None:
                 state = replay(state, record)
         assert state == self.shard.appended, "G10: memory is not the replay of the log"

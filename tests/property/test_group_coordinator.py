@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from broker.coordinators.group.config import GroupConfig
-from broker.coordinators.group.records import GroupRecord, parse_record
+from broker.coordinators.group.records import GroupRecord, parse_entry
 from broker.coordinators.group.states import GroupState
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
@@ -348,8 +348,8 @@ class Coordinator(RuleBasedStateMachine):
     def each_generation_has_one_assignment(self) -> None:
         """A returning static member has another id and the same assignment."""
         found: dict[tuple[str, int], list[bytes]] = {}
-        for key, value in self.world.log:
-            record = parse_record(key, value)
+        for entry in self.world.log:
+            record = parse_entry(entry)
             if not isinstance(record, GroupRecord):
                 continue
             if record.value is None:

@@ -139,7 +139,7 @@ def decide_delete_group(core: Core, group_id: str) -> Decision:
     core.counters.offset_deletions += len(records)
     if group_id in core.appended.groups:
         records.append(GroupRecord(group_id, None))
-    decision.records = records
+    decision.records = [*records]
     return decision
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from broker.coordinators.group.live_group import LiveMember
-from broker.coordinators.group.records import ParsedRecord
+from broker.coordinators.group.records import ReplayedRecord
 from broker.coordinators.runtime import decision
 
 
@@ -34,7 +34,7 @@ class StaticMemberReplaced(NamedTuple):
 AppendEvent: TypeAlias = AssignmentStored | StaticMemberReplaced
 
 
-class Decision(decision.Decision[ParsedRecord, AppendEvent]):
+class Decision(decision.Decision[ReplayedRecord, AppendEvent]):
     """Result of one call of the group core."""
 
     __slots__ = ()

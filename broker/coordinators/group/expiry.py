@@ -82,7 +82,7 @@ def decide_expired(core: Core, group_ids: Iterable[str], now: Now) -> Iterator[D
 
 def _expired(core: Core, records: list[ParsedRecord]) -> Decision:
     core.counters.offset_expirations += sum(isinstance(each, OffsetRecord) for each in records)
-    return Decision(records=records)
+    return Decision(records=[*records])
 
 
 def _is_over(core: Core, group_id: str, records: Sequence[ParsedRecord]) -> bool:

@@ -8,6 +8,9 @@ version of the value. Written here:
 - group metadata: key kind 2, value version 3;
 - a null value is a tombstone.
 
+Offsets of a transaction are offset commits in a batch of its producer, and a marker ends the
+transaction in the partition.
+
 Read here: all value versions, the legacy key kind 0, and enough of the other group types (consumer,
 share, streams) to recognise their group ids. Unknown later kinds are skipped, so that a downgrade
 finds its groups.
@@ -15,8 +18,18 @@ finds its groups.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from broker.coordinators.log_entries import (
+    EndMarker,
+    EndOfTransaction,
+    KeyValue,
+    LogBatch,
+    LogEntry,
+    PlainBatch,
+    TransactionalBatch,
+)
 from protocol.codec import decode, encode
 from protocol.errors import ProtocolError
 from protocol.ids import ZERO_UUID
@@ -27,13 +40,14 @@ from protocol.internal.offset_commit import OffsetCommitKey, OffsetCommitValue
 from protocol.internal.share_group_metadata import ShareGroupMetadataKey
 from protocol.internal.streams_group_metadata import StreamsGroupMetadataKey
 from protocol.schema import CoordinatorRecord
-from runtime.errors import InvariantViolated
+from runtime.errors import InvariantViolated, invariant
 
-Record: TypeAlias = tuple[bytes, bytes | None]
-"""(key, value), as `CoordinatorLog.append` takes it."""
+Record: TypeAlias = KeyValue
 
 NO_TIMESTAMP: Final = -1
 NO_LEADER_EPOCH: Final = -1
+NOT_APPENDED: Final = -1
+"""Log offset of a record that is only decided."""
 
 _OFFSET_VALUE_VERSION: Final = 4
 _OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
@@ -98,21 +112,25 @@ class OffsetRecord(NamedTuple):
 
 
 class PendingOffsetRecord(NamedTuple):
-    """An offset that a transaction sent: it counts if the transaction is committed. log_offset is
-    that of the record."""
+    """An offset that a transaction sent: it counts if the transaction is committed. `log_offset` is
+    that of the record, NOT_APPENDED in a decision."""
 
     group_id: str
     topic_partition: TopicPartition
     value: CommittedOffset
     producer_id: int
-    log_offset: int
+    producer_epoch: int
+    log_offset: int = NOT_APPENDED
 
 
 class EndTransactionRecord(NamedTuple):
-    """The marker that ends the transaction of a producer in this partition."""
+    """The marker that ends the transaction of a producer in this partition, as the transaction
+    coordinator of `coordinator_epoch` requested it."""
 
     producer_id: int
+    producer_epoch: int
     committed: bool
+    coordinator_epoch: int
 
 
 class GroupRecord(NamedTuple):
@@ -130,6 +148,60 @@ ParsedRecord: TypeAlias = OffsetRecord | GroupRecord | ForeignGroupRecord
 """Content of a record's key and value."""
 ReplayedRecord: TypeAlias = ParsedRecord | PendingOffsetRecord | EndTransactionRecord
 """Changes of hard state: a record with the properties of its batch."""
+
+
+def encode_batch(records: Sequence[ReplayedRecord]) -> LogBatch:
+    """Return the batch for the records of one decision: plain records, the pending offsets of one
+    producer, or one end of a transaction.
+
+    Raises:
+        InvariantViolated: the records do not fit into one batch.
+        EncodeError: a value does not fit into its field.
+    """
+    first = records[0]
+    if isinstance(first, EndTransactionRecord):
+        invariant(len(records) == 1, "a marker needs a batch of its own")
+        return EndMarker(*first)
+    producer = _producer_of(first)
+    invariant(
+        all(_producer_of(each) == producer for each in records),
+        "the records of one batch have several producers",
+    )
+    encoded = [encode_record(_content(each)) for each in records]
+    return PlainBatch(encoded) if producer is None else TransactionalBatch(*producer, encoded)
+
+
+def _producer_of(record: ReplayedRecord) -> tuple[int, int] | None:
+    if isinstance(record, PendingOffsetRecord):
+        return record.producer_id, record.producer_epoch
+    return None
+
+
+def _content(record: ReplayedRecord) -> ParsedRecord:
+    if isinstance(record, PendingOffsetRecord):
+        return OffsetRecord(record.group_id, record.topic_partition, record.value)
+    if isinstance(record, EndTransactionRecord):
+        raise InvariantViolated("a marker needs a batch of its own")
+    return record
+
+
+def parse_entry(entry: LogEntry) -> ReplayedRecord | None:
+    """Return the change that an entry of the log makes, or None for an entry that is not used.
+
+    Raises:
+        ProtocolError: the bytes of a known kind cannot be parsed.
+    """
+    if isinstance(entry, EndOfTransaction):
+        return EndTransactionRecord(*entry[1:])
+    record = None if entry.key is None else parse_record(entry.key, entry.value)
+    if (
+        entry.producer_id >= 0
+        and isinstance(record, OffsetRecord)
+        and (value := record.value) is not None
+    ):
+        producer = entry.producer_id, entry.producer_epoch
+        return PendingOffsetRecord(*record[:2], value, *producer, entry.offset)
+    return record
 
 
 def encode_record(record: ParsedRecord) -> Record:

@@ -18,18 +18,15 @@ from broker.coordinators.group.live_group import Caller, LiveGroup
 from broker.coordinators.group.offsets import FetchedTopic
 from broker.coordinators.group.records import (
     CommittedOffset,
-    EndTransactionRecord,
     GroupRecord,
-    OffsetRecord,
-    ParsedRecord,
     PendingOffsetRecord,
     ReplayedRecord,
     TopicPartition,
-    parse_record,
+    parse_entry,
 )
 from broker.coordinators.group.states import GroupEvent, GroupState
 from broker.coordinators.group.timers import TIMER_STATES, TimerKey, TimerKind
-from broker.coordinators.log_entries import EndOfTransaction, LogEntry
+from broker.coordinators.log_entries import LogEntry
 from broker.coordinators.runtime.decision import Now
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribeGroupsResponse
@@ -56,7 +53,7 @@ class GroupShard:
 
     def replay(self, entry: LogEntry) -> None:
         """Replay one entry of the log. Raises ProtocolError if it cannot be parsed."""
-        record = _parsed(entry)
+        record = parse_entry(entry)
         if record is not None:
             self.core.appended = replay(self.core.appended, record)
 
@@ -90,10 +87,12 @@ class GroupShard:
         """Hard state after the last appended record; the runtime passes it to `committed` later."""
         return self.core.appended
 
-    def apply(self, records: Sequence[ParsedRecord], now: Now) -> HardState:
-        """Replay the records of a decision after they were appended. Returns the hard state after
-        them."""
-        for record in records:
+    def apply(self, records: Sequence[ReplayedRecord], base_offset: int, now: Now) -> HardState:
+        """Replay the records of a decision, which were appended from `base_offset` on. Returns the
+        hard state after them."""
+        for offset, record in enumerate(records, base_offset):
+            if isinstance(record, PendingOffsetRecord):
+                record = record._replace(log_offset=offset)
             self.core.appended = replay(self.core.appended, record)
             if isinstance(record, GroupRecord) and record.value is None:
                 group = self.core.groups[record.group_id]
@@ -119,8 +118,10 @@ class GroupShard:
             join.undo_static_replacement(self.core, event, now)
         # A group that became empty and was never stored has no other trace.
         for record in decision.records:
+            if not isinstance(record, GroupRecord):
+                continue
             group = self.core.groups.get(record.group_id)
-            if group is not None and isinstance(record, GroupRecord):
+            if group is not None:
                 self.core.forget_if_idle(group)
         return Decision()
 
@@ -267,20 +268,6 @@ class GroupShard:
                 _validate_group(group)
             except InvariantViolated as broken:
                 raise InvariantViolated(f"group {group.group_id}: {broken}") from None
-
-
-def _parsed(entry: LogEntry) -> ReplayedRecord | None:
-    """Return the change that an entry of the log makes, or None for an entry that is not used."""
-    if isinstance(entry, EndOfTransaction):
-        return EndTransactionRecord(entry.producer_id, entry.committed)
-    record = None if entry.key is None else parse_record(entry.key, entry.value)
-    if (
-        entry.producer_id >= 0
-        and isinstance(record, OffsetRecord)
-        and (value := record.value) is not None
-    ):
-        return PendingOffsetRecord(*record[:2], value, entry.producer_id, entry.offset)
-    return record
 
 
 def _validate_group(group: LiveGroup) -> None:

@@ -9,8 +9,8 @@ The order is that of the records, not of the markers. If a plain commit or anoth
 commits an offset behind a pending one, it stays when the pending one is finally committed. A
 tombstone drops pending offsets, too.
 
-This coordinator writes no such records: transactions are not implemented, but the log directories
-of Apache Kafka contain them.
+No request leads to such records yet: transactions are not offered, but the log directories of
+Apache Kafka contain them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class OpenTransactions(NamedTuple):
     def added(self, record: PendingOffsetRecord) -> OpenTransactions:
         """Add an offset that a transaction sent; it replaces an earlier one of the same
         transaction."""
-        group_id, at, value, producer_id, log_offset = record
+        group_id, at, value, producer_id, _, log_offset = record
         producers = self.of(group_id).get(at, _NOBODY)
         producers = producers.set(producer_id, PendingOffset(value, log_offset))
         groups = self.groups.get(producer_id, frozenset()) | {group_id}

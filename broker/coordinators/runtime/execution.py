@@ -13,11 +13,12 @@ The outcome of an append that fails determines the consequences:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, Generic
 
 from broker.coordinators.coordinator_log import CoordinatorLog
+from broker.coordinators.log_entries import LogBatch
 from broker.coordinators.runtime.decision import Answer, AnyDecision, Now
 from broker.coordinators.runtime.shard import S
 from broker.coordinators.runtime.slot import InFlight, Slot
@@ -77,7 +78,7 @@ class Executor(Generic[S]):
 
     Args:
         name: kind of the coordinator, for logs.
-        encode: returns the (key, value) bytes of a record of a decision; raises EncodeError.
+        encode: returns the batch for the records of one decision; raises EncodeError.
         commit_timeout_ms: how long a caller waits for its records to be committed.
         on_lost: gets the slot after an append was lost, and the error code for waiting callers. It
             drops the slot.
@@ -88,7 +89,7 @@ class Executor(Generic[S]):
         name: str,
         *,
         log: CoordinatorLog,
-        encode: Callable[[Any], tuple[bytes, bytes | None]],
+        encode: Callable[[Sequence[Any]], LogBatch],
         clock: Clock,
         commit_timeout_ms: int,
         on_lost: Callable[[Slot[S], ErrorCode], None],
@@ -120,9 +121,8 @@ class Executor(Generic[S]):
                 return decision.reply
             return self._enqueue(slot, decision, slot.in_flight[-1].appended, now)
         try:
-            appended = self._store.append(
-                slot.partition, [self._encode(each) for each in decision.records], now.wall_ms
-            )
+            batch = self._encode(decision.records)
+            appended = self._store.append(slot.partition, batch, now.wall_ms)
         except ApiError as error:
             return self._refused(slot, decision, _client_code(error.code))
         except EncodeError as error:
@@ -133,8 +133,8 @@ class Executor(Generic[S]):
                 error=str(error),
             )
             return self._refused(slot, decision, ErrorCode.UNKNOWN_SERVER_ERROR)
-        shard.apply(decision.records, now)
-        return self._enqueue(slot, decision, appended, now)
+        shard.apply(decision.records, appended.base_offset, now)
+        return self._enqueue(slot, decision, appended.committed, now)
 
     def _enqueue(
         self, slot: Slot[S], decision: AnyDecision, appended: asyncio.Future[None], now: Now

@@ -10,10 +10,11 @@ A slot keeps its shard when its leader epoch rises, as only its own appends have
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 from broker.coordinators.coordinator_log import CoordinatorLog
+from broker.coordinators.log_entries import LogBatch
 from broker.coordinators.partitioner import partition_for
 from broker.coordinators.runtime.decision import AnyDecision, Now
 from broker.coordinators.runtime.execution import Executor
@@ -48,7 +49,7 @@ class CoordinatorRuntime(Generic[S]):
         owner: ShardOwner[S],
         *,
         log: CoordinatorLog,
-        encode: Callable[[Any], tuple[bytes, bytes | None]],
+        encode: Callable[[Sequence[Any]], LogBatch],
         clock: Clock,
         commit_timeout_ms: int,
         supervisor: Supervisor,

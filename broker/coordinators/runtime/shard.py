@@ -44,9 +44,9 @@ class Shard(Protocol[D]):
         """Note that this broker leads the partition in a newer epoch. The state stays: no other
         broker wrote in between. Returns: the resulting decision."""
 
-    def apply(self, records: Sequence[Any], now: Now) -> Any:
-        """Replay the records of a decision after they were appended. Returns the hard state after
-        them."""
+    def apply(self, records: Sequence[Any], base_offset: int, now: Now) -> Any:
+        """Replay the records of a decision, which were appended from `base_offset` on. Returns the
+        hard state after them."""
 
     def committed(self, state: Any, decision: D | None, now: Now) -> D:
         """Process the commit of the records that led to `state`. Returns the resulting decision;

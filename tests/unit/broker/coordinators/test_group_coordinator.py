@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
+from broker.coordinators.coordinator_log import Appended
+from broker.coordinators.group.decision import Decision
 from broker.coordinators.group.records import (
     CommittedOffset,
+    EndTransactionRecord,
     GroupMetadata,
     GroupRecord,
     OffsetRecord,
+    PendingOffsetRecord,
     PersistedMember,
     TopicPartition,
     encode_record,
@@ -143,10 +147,10 @@ async def test_a_lost_append_without_leadership_ends_the_coordinator(driver: Dri
 
 
 async def test_an_append_lost_at_once(driver: Driver) -> None:
-    def lost(*_: Any) -> asyncio.Future[None]:
+    def lost(*_: Any) -> Appended:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         future.set_exception(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, None))
-        return future
+        return Appended(0, future)
 
     driver.log.append = lost  # type: ignore[method-assign]
     assert commit_code(driver.commit(1)) is ErrorCode.NOT_COORDINATOR
@@ -440,6 +444,24 @@ async def test_offsets_expire_in_the_background() -> None:
     await driver.coordinator.expire_offsets()
     assert driver.fetch() == -1
     await driver.stop()
+
+
+async def test_transaction_of_a_decision_survives_a_failover(driver: Driver) -> None:
+    """T9, G10: the next coordinator reads what this one has appended for a producer."""
+    at, value = TopicPartition("a", 0), CommittedOffset(9, -1, "", 0, topic_id=A_ID)
+    executor = driver.coordinator.runtime.executor
+    slot = driver.coordinator.runtime.slots[HOME]
+    driver.commit(3)
+    executor.carry_out(slot, Decision(records=[PendingOffsetRecord(GROUP, at, value, 7, 2)]))
+    before = slot.loaded().appended
+    assert before.pending_of(GROUP)[at][7].log_offset == 1
+    driver.coordinator.runtime.resigned(HOME, 2)
+    driver.coordinator.runtime.elected(HOME, 3)
+    await settle()
+    slot = driver.coordinator.runtime.slots[HOME]
+    assert slot.loaded().appended == before
+    executor.carry_out(slot, Decision(records=[EndTransactionRecord(7, 2, True, 5)]))
+    assert driver.fetch() == 9
 
 
 async def test_no_topic_no_coordinator(driver: Driver) -> None:

@@ -55,7 +55,7 @@ def group_record(members: int) -> Record:
 
 def carry_out(world: ShardWorld, decision: Decision) -> None:
     """Run without the world's check, which replays the whole log."""
-    state = world.shard.apply(decision.records, world.now)
+    state = world.shard.apply(decision.records, 0, world.now)
     world.shard.committed(state, decision, world.now)
 
 

@@ -6,24 +6,31 @@ from typing import Any
 
 import pytest
 
+from broker.coordinators.group.decision import Decision
 from broker.coordinators.group.records import (
     CommittedOffset,
+    EndTransactionRecord,
     GroupMetadata,
     GroupRecord,
     OffsetRecord,
     ParsedRecord,
+    PendingOffsetRecord,
+    ReplayedRecord,
     TopicPartition,
+    encode_batch,
     encode_record,
 )
 from broker.coordinators.group.shard import GroupShard
 from broker.coordinators.group.transactions import NO_TRANSACTIONS
 from broker.coordinators.log_entries import EndOfTransaction, LogRecord
 from protocol.errors import ErrorCode
+from runtime.errors import InvariantViolated
 from testkit.memory.group_shard import A_ID, GROUP, WALL_EPOCH_MS, ShardWorld
 
 AT = TopicPartition("a", 0)
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 P, Q = 7, 8
+EPOCH = 3
 COMMIT, ABORT = True, False
 
 
@@ -31,6 +38,13 @@ def offset(value: int, at: TopicPartition = AT, group: str = GROUP) -> OffsetRec
     return OffsetRecord(group, at, CommittedOffset(value, -1, "", WALL_EPOCH_MS, topic_id=A_ID))
 
 
+def pending(producer_id: int) -> PendingOffsetRecord:
+    sent = offset(1)
+    assert sent.value is not None
+    return PendingOffsetRecord(*sent[:2], sent.value, producer_id, EPOCH)
+
+
+END = EndTransactionRecord(P, EPOCH, committed=True, coordinator_epoch=0)
 DELETED = OffsetRecord(GROUP, AT, None)
 EMPTY_GROUP = GroupRecord(GROUP, GroupMetadata("consumer", 1, None, None, WALL_EPOCH_MS))
 
@@ -46,10 +60,10 @@ class LoadedWorld(ShardWorld):
             if isinstance(step, (OffsetRecord, GroupRecord)):
                 self.shard.replay(LogRecord(at, *encode_record(step)))
             elif isinstance(step[1], bool):
-                self.shard.replay(EndOfTransaction(at, step[0], step[1]))
+                self.shard.replay(EndOfTransaction(at, step[0], EPOCH, step[1], 0))
             else:
                 record: Any = step[1]
-                self.shard.replay(LogRecord(at, *encode_record(record), step[0]))
+                self.shard.replay(LogRecord(at, *encode_record(record), step[0], EPOCH))
         self.revive()
 
     def check(self) -> None:
@@ -127,7 +141,7 @@ def test_a_commit_after_loading_overtakes_what_is_pending() -> None:
     world = LoadedWorld((P, offset(9)))
     world.commit({("a", 0): 5})
     assert (world.fetch(*AT), world.stable()) == (5, UNSTABLE)
-    world.shard.replay(EndOfTransaction(1, P, committed=True))
+    world.shard.replay(EndOfTransaction(1, P, EPOCH, committed=True, coordinator_epoch=0))
     world.shard.core.committed = world.shard.appended
     assert (world.fetch(*AT), world.stable()) == (5, 5)
 
@@ -173,3 +187,58 @@ def test_a_new_coordinator_has_the_same_state() -> None:
     """G10: repeated replays of a log produce the same state."""
     steps = [offset(3), (P, offset(9)), (Q, offset(4)), (Q, COMMIT)]
     assert LoadedWorld(*steps).shard.appended == LoadedWorld(*steps).shard.appended
+
+
+class DecidingWorld(ShardWorld):
+    """A group whose transactions are decided here; `check` compares with the replay of the log."""
+
+    def send(self, producer_id: int, *records: OffsetRecord) -> None:
+        pending: list[ReplayedRecord] = []
+        for record in records:
+            assert record.value is not None
+            pending.append(PendingOffsetRecord(*record[:2], record.value, producer_id, EPOCH))
+        self.run(Decision(records=pending))
+
+    def end(self, producer_id: int, *, committed: bool) -> None:
+        self.run(Decision(records=[EndTransactionRecord(producer_id, EPOCH, committed, 0)]))
+
+
+@pytest.mark.parametrize(("committed", "expected"), [(True, (9, 4)), (False, (3, -1))])
+def test_decided_transaction_has_the_state_of_its_replay(
+    committed: bool, expected: tuple[int, int]
+) -> None:
+    """G10, T9: pending offsets and their end are records of a decision like any other."""
+    other = TopicPartition("a", 1)
+    world = DecidingWorld()
+    world.commit({("a", 0): 3})
+    world.send(P, offset(9), offset(4, other))
+    assert world.fetch(*AT) == 3
+    assert world.shard.appended.transactions != NO_TRANSACTIONS
+    world.end(P, committed=committed)
+    assert (world.fetch(*AT), world.fetch(*other)) == expected
+    assert world.shard.appended.transactions == NO_TRANSACTIONS
+
+
+def test_decided_transaction_is_overtaken_by_a_later_one() -> None:
+    """The order is that of the records: `apply` gives pending offsets their offsets in the log."""
+    world = DecidingWorld()
+    world.send(P, offset(7))
+    world.send(Q, offset(8))
+    world.end(Q, committed=True)
+    world.end(P, committed=True)
+    assert world.fetch(*AT) == 8
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [pending(P), pending(Q)],
+        [pending(P), offset(1)],
+        [offset(1), pending(P)],
+        [offset(1), END],
+        [END, END],
+    ],
+)
+def test_records_of_several_batches_are_not_encoded(records: list[ReplayedRecord]) -> None:
+    with pytest.raises(InvariantViolated):
+        encode_batch(records)

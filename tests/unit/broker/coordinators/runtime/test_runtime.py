@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordinators.log_entries import LogEntry, LogRecord
+from broker.coordinators.log_entries import LogEntry, LogRecord, PlainBatch
 from broker.coordinators.runtime.decision import Decision, Now
 from broker.coordinators.runtime.runtime import CoordinatorRuntime
 from protocol.errors import ApiError, ErrorCode
@@ -47,7 +47,7 @@ class WordShard:
         self.epochs.append(leader_epoch)
         return Decision(records=[f"epoch {leader_epoch}"])
 
-    def apply(self, records: Sequence[str], now: Now) -> Words:
+    def apply(self, records: Sequence[str], base_offset: int, now: Now) -> Words:
         self.appended += tuple(records)
         return self.appended
 
@@ -86,7 +86,7 @@ class Owner:
             "word",
             self,
             log=self.log,
-            encode=lambda word: (word.encode(), b""),
+            encode=lambda words: PlainBatch([(word.encode(), b"") for word in words]),
             clock=self.clock,
             commit_timeout_ms=COMMIT_MS,
             supervisor=self.supervisor,
