@@ -274,7 +274,8 @@ class RemoteReader:
         separately.
 
         Raises:
-            ApiError: KAFKA_STORAGE_ERROR if too many lookups wait, or if the tier cannot be read.
+            ApiError: KAFKA_STORAGE_ERROR if too many lookups wait, or if the tier cannot be read;
+                INVALID_RECORD at a record above `max.decompressed.message.bytes`.
         """
         settings, books = self._settings(), self._books
         if books.lookups >= settings.at_once + settings.pending_max:

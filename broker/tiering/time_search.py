@@ -37,7 +37,8 @@ SEGMENTS_PER_STEP: Final = 50
 
 class TimeSearch(NamedTuple):
     """One lookup. Its calls raise ObjectError, CorruptSegment, CorruptIndex or OSError if a segment
-    or index cannot be read."""
+    or index cannot be read, and ApiError(INVALID_RECORD) at a record above
+    `max.decompressed.message.bytes`."""
 
     store: SegmentStore
     indexes: IndexCache
@@ -84,13 +85,13 @@ class TimeSearch(NamedTuple):
         first = max(shared.offsets.first, log.log_start_offset)
         position = indexes.position(max(first, indexes.offset_before(timestamp_ms)))
         last = min(shared.offsets.last, log.local_log_start_offset - 1)
-        size, lies = PART_BYTES, 0
+        size, lies, limit = PART_BYTES, 0, log.config.max_decompressed_message_bytes
         while position < segment.size_bytes:
             data, checked = await self.store.read_log(
                 segment, position, size, last_offset=last, run=self.files.run
             )
             whole = data[: checked.whole_bytes]
-            found, lies = await self.files.run(_find, whole, timestamp_ms, first, lies)
+            found, lies = await self.files.run(_find, whole, timestamp_ms, first, lies, limit)
             if found is not None:
                 return found
             if not checked.whole_bytes and checked.cut_bytes <= size:
@@ -138,7 +139,7 @@ class _Met:
 
 
 def _find(
-    whole: Buffer, timestamp_ms: int, start_offset: int, lies: int
+    whole: Buffer, timestamp_ms: int, start_offset: int, lies: int, record_bytes_max: int
 ) -> tuple[TimestampOffset | None, int]:
     """Return the record, and the number of batches so far whose headers promised one falsely. After
     too many of those the header is believed."""
@@ -148,7 +149,7 @@ def _find(
         if lies > LIES_MAX and header.base_offset >= start_offset:
             return as_header_says(header), lies
         batch = bytes(whole[at : at + header.size_bytes])
-        found = look_into_batch(batch, header, timestamp_ms, start_offset).found
+        found = look_into_batch(batch, header, timestamp_ms, start_offset, record_bytes_max).found
         if found is not None:
             return found, lies
         lies += 1

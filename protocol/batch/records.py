@@ -55,6 +55,15 @@ class InvalidRecord(ProtocolError):
         self.message = message
 
 
+class RecordTooLarge(InvalidRecord):
+    """A record of a compressed batch above `max.decompressed.message.bytes`; `before` are the
+    uncompressed records in front of it, `index` in number."""
+
+    def __init__(self, index: int, message: str, before: bytes) -> None:
+        super().__init__(index, message)
+        self.before = before
+
+
 class Record:
     """One record. `offset` and `timestamp` are absolute; -1 means that there is no value."""
 
@@ -137,7 +146,7 @@ def records_payload(
     `record_bytes_max` limits each record of a compressed batch, as in Kafka 4.4.
 
     Raises ApiError for an unassigned codec, broken compression, or more than `budget_bytes`.
-    Raises InvalidRecord for a record above its limit; the rest is not decompressed then.
+    Raises RecordTooLarge for a record above its limit; the rest is not decompressed then.
     """
     body = memoryview(buf)[pos + HEADER_BYTES : pos + header.size_bytes]
     if not header.attributes & CODEC_MASK:
@@ -154,19 +163,22 @@ def records_payload(
 
 
 def check_record_sizes(data: Buffer, count: int, record_bytes_max: int) -> None:
-    """Raise InvalidRecord for the first of `count` records that is above `record_bytes_max`.
+    """Raise RecordTooLarge for the first of `count` records that is above `record_bytes_max`.
 
     `data` may be the first part of the records; the reader of the records finds other damage.
     """
     at = 0
     for index in range(count):
+        start = at
         try:
             size, at = read_varint(data, at)
         except (ValueError, IndexError):
             return
         if size > record_bytes_max:
-            raise InvalidRecord(
-                index, f"{size} bytes, max.decompressed.message.bytes is {record_bytes_max}"
+            raise RecordTooLarge(
+                index,
+                f"{size} bytes, max.decompressed.message.bytes is {record_bytes_max}",
+                bytes(memoryview(data)[:start]),
             )
         if size < 0:
             return
@@ -245,15 +257,18 @@ def decode_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
         )
 
 
-def record_times(data: bytes, header: BatchHeader) -> Iterator[tuple[int, int]]:
-    """Yield (timestamp, offset) of the records in the uncompressed bytes of a batch.
+def record_times(
+    data: bytes, header: BatchHeader, count: int | None = None
+) -> Iterator[tuple[int, int]]:
+    """Yield (timestamp, offset) of the records in the uncompressed bytes of a batch, or of the
+    first `count` of them.
 
     Keys, values and headers are skipped by the record's length, unchecked. Raises InvalidRecord.
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
     at, length = 0, len(data)
-    for index in range(header.record_count):
+    for index in range(header.record_count if count is None else count):
         try:
             size, at = read_varint(data, at)
             end = at + size

@@ -12,6 +12,9 @@ Some batches count as one record with the offset and timestamp of their header:
 * the checksum shows that the disk has not preserved the batch;
 * it would decompress to more than `UNPACKED_BYTES_MAX`;
 * it follows `LIES_MAX` batches whose headers promised a timestamp that none of their records has.
+
+As in Kafka 4.4, a search fails at a record above `max.decompressed.message.bytes` in a compressed
+batch, unless it ends in front of that record.
 """
 
 from __future__ import annotations
@@ -20,7 +23,12 @@ from collections.abc import Generator
 from typing import NamedTuple, TypeAlias
 
 from protocol.batch.header import BatchHeader, crc_ok
-from protocol.batch.records import record_times, records_payload
+from protocol.batch.records import (
+    RECORD_BYTES_MAX,
+    RecordTooLarge,
+    record_times,
+    records_payload,
+)
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from storage.log.segment import Segment
 from storage.log.segments import Segments
@@ -109,9 +117,10 @@ def highest(segments: Segments, start_offset: int) -> Search:
     return found or as_header_says(header)
 
 
-def look_into(data: bytes, wanted: Wanted) -> LookedInto:
-    """Search the bytes of the wanted batch. Thread-safe."""
-    return look_into_batch(data, wanted.header, wanted.timestamp_ms, wanted.start_offset)
+def look_into(data: bytes, wanted: Wanted, record_bytes_max: int = RECORD_BYTES_MAX) -> LookedInto:
+    """Search the bytes of the wanted batch. Thread-safe. Raises ApiError as `look_into_batch`."""
+    header, timestamp_ms, start_offset = wanted.header, wanted.timestamp_ms, wanted.start_offset
+    return look_into_batch(data, header, timestamp_ms, start_offset, record_bytes_max)
 
 
 def promises(header: BatchHeader, timestamp_ms: int, start_offset: int) -> bool:
@@ -133,23 +142,35 @@ def as_header_says(header: BatchHeader, start_offset: int = 0) -> TimestampOffse
 
 
 def look_into_batch(
-    data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int
+    data: bytes,
+    header: BatchHeader,
+    timestamp_ms: int,
+    start_offset: int,
+    record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> LookedInto:
     """Search the bytes of a batch from any source.
 
     Bytes with a wrong checksum are not searched: they could yield a wrong offset, behind matching
     records.
+
+    Raises ApiError(INVALID_RECORD) if the search meets a record above `record_bytes_max`.
     """
-    records = 0
+    records, count = 0, header.record_count
+    too_large: RecordTooLarge | None = None
     try:
         if not crc_ok(data, 0, header.size_bytes):
             raise ApiError(ErrorCode.CORRUPT_MESSAGE)
-        payload = records_payload(data, 0, header, UNPACKED_BYTES_MAX)
-        for timestamp, offset in record_times(payload, header):
+        try:
+            payload = records_payload(data, 0, header, UNPACKED_BYTES_MAX, record_bytes_max)
+        except RecordTooLarge as error:
+            too_large, payload, count = error, error.before, error.index
+        for timestamp, offset in record_times(payload, header, count):
             records += 1
             if timestamp >= timestamp_ms and offset >= start_offset:
                 return LookedInto(TimestampOffset(timestamp, offset, header.leader_epoch), records)
     except (ApiError, ProtocolError):
         if promises(header, timestamp_ms, start_offset):
             return LookedInto(as_header_says(header, start_offset), records)
+    if too_large is not None:
+        raise ApiError(ErrorCode.INVALID_RECORD, str(too_large)) from too_large
     return LookedInto(None, records)

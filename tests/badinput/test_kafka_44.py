@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from protocol.api_keys import ApiKey
@@ -10,15 +12,18 @@ from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.unregister_controller import UnregisterControllerRequest
 from testkit.memory.node import CLUSTER_ID
-from testkit.processes.peer import Target
+from testkit.processes.peer import Peer, Target, Topic
 
 E = ErrorCode
 OWN_ID = 1
 INT_MAX = 2**31 - 1
 SET, TOPIC = 0, 2
 REBOOTSTRAP = E.REBOOTSTRAP_REQUIRED
+APPLIED_S = 10.0
+"""Time in which a broker applies a changed topic configuration."""
 
 
 @pytest.mark.parametrize(
@@ -132,3 +137,41 @@ def test_compressed_batch_with_a_record_above_the_limit_is_refused(
     assert E(answer.error_code) is expected
     small = build_batch([Record(timestamp=1, key=None, value=b"x")])
     assert target.produce(topic, small).error_code == 0
+
+
+def offset_by_time(peer: Peer, topic: Topic, timestamp_ms: int) -> tuple[ErrorCode, int]:
+    wanted = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp_ms)
+    asked = ListOffsetsRequest.ListOffsetsTopic(name=topic.name, partitions=[wanted])
+    (one,) = peer.ask(ListOffsetsRequest(topics=[asked]), 11).topics[0].partitions
+    return E(one.error_code), one.offset
+
+
+@pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name)
+def test_lookup_by_time_fails_at_a_compressed_record_above_the_limit(
+    target: Target, codec: Codec
+) -> None:
+    """A lookup that ends in front of the record succeeds. -3 searches the highest timestamp."""
+    topic = target.topic()
+    records = [Record(timestamp=at, value=bytes(size)) for at, size in enumerate((9, 9_000, 9), 1)]
+    assert target.produce(topic, build_batch(records, compression=codec)).error_code == 0
+    change = IncrementalAlterConfigsRequest.AlterableConfig(
+        name="max.decompressed.message.bytes", config_operation=SET, value="2000"
+    )
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=TOPIC, resource_name=topic.name, configs=[change]
+    )
+    failed = (E.INVALID_RECORD, -1)
+    with target.connect() as peer:
+        assert offset_by_time(peer, topic, 2) == (E.NONE, 1)
+        (one,) = peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+        assert one.error_code == 0
+        if codec is Codec.NONE:
+            assert [offset_by_time(peer, topic, at)[1] for at in (1, 2, 3, -3)] == [0, 1, 2, 2]
+            return
+        until = time.monotonic() + APPLIED_S
+        while (found := offset_by_time(peer, topic, 2)) != failed and time.monotonic() < until:
+            pass
+        assert found == failed
+        assert offset_by_time(peer, topic, 1) == (E.NONE, 0)
+        assert [offset_by_time(peer, topic, at) for at in (3, -3)] == [failed] * 2
+        peer.works()

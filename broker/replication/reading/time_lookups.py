@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Final
 
 from broker.replication.reading.walk_limits import is_heavy
+from protocol.errors import ApiError
 from storage.files import Files
 from storage.log.errors import LogFailed
 from storage.log.log import Log
@@ -42,7 +43,8 @@ class TimeLookups:
         """Return the offset if it can be found on the event loop, otherwise LATER. `timestamp_ms`
         None requests the highest timestamp.
 
-        Raises LogFailed if a disk operation fails.
+        Raises LogFailed if a disk operation fails, and ApiError(INVALID_RECORD) at a record above
+        `max.decompressed.message.bytes`.
         """
         search = log.reader.search_time(timestamp_ms)
         try:
@@ -56,12 +58,12 @@ class TimeLookups:
         return LATER
 
     async def find(self, log: Log, timestamp_ms: int | None) -> TimestampOffset | None:
-        """Return the offset, however long it takes. Raises LogFailed if a disk operation fails."""
+        """Return the offset, however long it takes. Raises the errors of `at_once`."""
         while True:
             generation = log.segments.generation
             try:
                 found = await self._search(log, log.reader.search_time(timestamp_ms), generation)
-            except LogFailed:
+            except (LogFailed, ApiError):
                 if generation == log.segments.generation:
                     raise
                 continue  # the segment was removed while it was being read
@@ -95,7 +97,7 @@ class TimeLookups:
             data = wanted.segment.log.pread(wanted.header.size_bytes, wanted.position)
         except OSError as error:
             raise LogFailed(log.directory, error) from error
-        looked = look_into(data, wanted)
+        looked = look_into(data, wanted, log.config.max_decompressed_message_bytes)
         self.records_walked += looked.records
         return looked.found
 
@@ -107,7 +109,8 @@ class TimeLookups:
                 data = await self._files.pread(wanted.segment.log, size, wanted.position)
             except OSError as error:
                 raise LogFailed(log.directory, error) from error
-            return (await self._files.run(look_into, data, wanted)).found
+            limit = log.config.max_decompressed_message_bytes
+            return (await self._files.run(look_into, data, wanted, limit)).found
 
 
 def _is_heavy(wanted: Wanted) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from broker.apis.list_offsets import Special, pending_upload
+from protocol.batch.records import Record, build_batch
+from protocol.compression import Codec
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest
 from storage.objects import FaultyObjects, Weather
@@ -70,6 +72,21 @@ async def test_a_time_is_looked_for_in_the_tier_first_and_then_on_the_disk() -> 
         expected = next((at for at, time in enumerate(times) if time >= timestamp), -1)
         assert await offset(r.h, timestamp) == expected, timestamp - T0
     assert await results(ask(r.h, T0 + 15)) == [(0, T0 + 40, 1, 0)]
+
+
+@pytest.mark.parametrize("special", [None, Special.MAX_TIMESTAMP])
+async def test_tiered_record_above_the_limit_is_refused(special: Special | None) -> None:
+    """Kafka 4.4: lookups in the tier observe `max.decompressed.message.bytes`, too."""
+    made = TierRoom(remote_storage_enable="true")
+    records = [Record(0, T0, b"k", b"v"), Record(1, T0 + 60, b"k", bytes(5_000))]
+    made.h.produce(build_batch(records, compression=Codec.GZIP))
+    await tiered(made.tier, made.log_of(0))
+    made.h.produce(batch(b"v", timestamp=T0 + 50))
+    time_ms = T0 + 1 if special is None else special
+    assert await offset(made.h, time_ms) == 1
+    made.log.configure(replace(made.log.config, max_decompressed_message_bytes=4_000))
+    assert await offset(made.h, T0) == 0
+    assert await results(ask(made.h, time_ms)) == [(ErrorCode.INVALID_RECORD, -1, -1, -1)]
 
 
 async def test_the_log_start_counts() -> None:

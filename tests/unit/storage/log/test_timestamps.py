@@ -15,6 +15,7 @@ from protocol.batch.records import (
     records_payload,
 )
 from protocol.compression import Codec
+from protocol.errors import ApiError, ErrorCode
 from storage.log import timestamps
 from storage.log.log import Log
 from storage.log.timestamps import (
@@ -137,3 +138,45 @@ def test_s8_timestamp_lookup_in_a_corrupt_batch_uses_its_header() -> None:
     for start, expected in ((3, within), (4, within._replace(offset=4)), (5, None)):
         # The log begins within the batch (tiered seed 394).
         assert timestamps.look_into_batch(bytes(data), header, T0, start).found == expected
+
+
+@pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name)
+def test_search_fails_at_a_compressed_record_above_the_limit_unless_it_ends_before(
+    codec: Codec,
+) -> None:
+    """Kafka 4.4 reads the records up to the result, and refuses a larger one with INVALID_RECORD
+    (pull request 23429). Records of uncompressed batches have no such limit."""
+    values = [b"x"] * 3 + [b"x" * 100_000] + [b"x"] * 3
+    data = build_batch(
+        [Record(timestamp=T0 + n, value=value) for n, value in enumerate(values)], compression=codec
+    )
+    header = parse_header(data)
+
+    def offset_at(time_ms: int, limit: int) -> int | None:
+        looked = timestamps.look_into_batch(data, header, time_ms, 0, limit)
+        return None if looked.found is None else looked.found.offset
+
+    for number in range(7):
+        assert offset_at(T0 + number, 200_000) == number
+        if number < 3 or codec is Codec.NONE:
+            assert offset_at(T0 + number, 2_000) == number
+        else:
+            with pytest.raises(ApiError) as refused:
+                offset_at(T0 + number, 2_000)
+            assert refused.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_search_above_the_limit_takes_no_memory_for_the_rest_of_the_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A batch that unpacks to more than the search allows is refused at its large record, and not
+    taken by its header."""
+    monkeypatch.setattr(timestamps, "UNPACKED_BYTES_MAX", 1 << 20)
+    records = [Record(timestamp=T0 + n, value=bytes(4 << 20)) for n in range(2)]
+    data = build_batch(records, compression=Codec.ZSTD)
+    header = parse_header(data)
+    looked = timestamps.look_into_batch(data, header, T0, 0)
+    assert looked.found == timestamps.as_header_says(header)
+    with pytest.raises(ApiError) as refused:
+        timestamps.look_into_batch(data, header, T0, 0, 2_000)
+    assert refused.value.code is ErrorCode.INVALID_RECORD

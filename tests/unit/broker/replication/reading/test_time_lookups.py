@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest
 from storage.files import MemoryFiles
 from testkit.memory.broker import OTHER, Harness, batch
+from testkit.memory.turns import until
 
 T0 = 1_700_000_000_000
 BIG = 2 * RECORDS_MAX
@@ -146,3 +149,48 @@ async def test_time_lookup_restarts_when_segments_are_removed_during_the_search(
     gate(h).gate.set()
     assert results(await reply) == [(0, T0 + 5, 5)]
     assert h.context.time_lookups.batches_in_worker == 2
+
+
+@pytest.mark.parametrize("in_worker", [False, True])
+async def test_time_lookup_of_a_record_above_the_limit_returns_invalid_record(
+    in_worker: bool,
+) -> None:
+    """Kafka 4.4: `max.decompressed.message.bytes` of the topic limits lookups of one partition, and
+    other partitions are answered."""
+    h = Harness(files=GatedFiles())
+    gate(h).gate.set()
+    h.create_topic(partitions=2)
+    value = random.Random(1).randbytes(50_000) if in_worker else bytes(50_000)
+    records = [Record(0, T0, b"k", b"v"), Record(1, T0 + 1, b"k", value)]
+    h.produce(build_batch(records, compression=Codec.ZSTD), acks=1)
+    h.produce(build_batch([Record(0, T0 + 1, b"k", b"v")]), index=1, acks=1)
+
+    async def found(time_ms: int) -> list[tuple[int, int, int]]:
+        reply = ask(h, time_ms, 2)
+        return results(await reply if isinstance(reply, asyncio.Future) else reply)
+
+    assert await found(T0 + 1) == [(0, T0 + 1, 1), (0, T0 + 1, 0)]
+    h.partition().log.configure(
+        replace(h.partition().log.config, max_decompressed_message_bytes=40_000)
+    )
+    assert await found(T0) == [(0, T0, 0), (0, T0 + 1, 0)]
+    for time_ms in (T0 + 1, Special.MAX_TIMESTAMP):
+        assert await found(time_ms) == [(ErrorCode.INVALID_RECORD, -1, -1), (0, T0 + 1, 0)]
+    assert (h.context.time_lookups.batches_in_worker > 0) is in_worker
+
+
+async def test_time_lookup_restarts_after_a_refused_record_of_a_removed_segment() -> None:
+    h = filled(partitions=1)
+    log = h.partition().log
+    reply = ask(h, T0 + 5, 1)
+    await asyncio.sleep(0)
+    config = log.config
+    log.configure(replace(config, max_decompressed_message_bytes=1))
+    log.segments.generation += 1
+    # The first search goes on, the second waits at the closed gate.
+    gate(h).gate.set()
+    gate(h).gate.clear()
+    await until(lambda: reply.done() or h.context.time_lookups.batches_in_worker == 2)
+    log.configure(config)
+    gate(h).gate.set()
+    assert results(await reply) == [(0, T0 + 5, 5)]
