@@ -34,6 +34,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.lost_brokers import LostBrokers
 from broker.metadata.topic_settings import TopicSettingsTable, tiered_topics
 from broker.metrics.families import BrokerMetrics
+from broker.metrics.groups import GroupMetrics
 from broker.quota.enforcer import QuotaEnforcer
 from broker.quota.metrics import QuotaMetrics
 from broker.quota.quotas import ClientQuotas
@@ -237,7 +238,7 @@ class BrokerServer:
         self._enforcer = QuotaEnforcer(self.quotas, self._table, self._clock)
         self._enforcer.publish(self.metadata.image.client_quotas)
         self._metrics.register(BrokerMetrics(context, self.lifecycle, self.replication).collect)
-        self._metrics.register(self.coordinator.collect)
+        self._metrics.register(GroupMetrics(self.coordinator.collect).collect)
         self._metrics.register(self.cleaner.collect)
         self._metrics.register(self.logs.collect)
         self._metrics.register(QuotaMetrics(self.quotas, self._clock).collect)

@@ -165,6 +165,8 @@ class Node:
                 quorum=lambda: self.quorum,
                 loader=lambda: self.loader,
                 supervisor=self.supervisor,
+                is_broker=config.is_broker,
+                is_controller=config.is_controller,
             ).collect
         )
         await self._start_http()

@@ -30,6 +30,8 @@ class NodeMetrics:
         quorum: Callable[[], QuorumNode | None],
         loader: Callable[[], MetadataLoader | None],
         supervisor: Supervisor,
+        is_broker: bool,
+        is_controller: bool,
     ) -> None:
         """Initialize the collector. `servers` returns the listeners of all roles."""
         self._monotonic_ms = monotonic_ms
@@ -37,6 +39,8 @@ class NodeMetrics:
         self._quorum = quorum
         self._loader = loader
         self._supervisor = supervisor
+        roles = ((process_io.BROKER, is_broker), (process_io.CONTROLLER, is_controller))
+        self._io_roles = [role for role, here in roles if here]
         self._transport = TransportMetrics(monotonic_ms, self._apis, self._connection_stats)
 
     def collect(self) -> Iterator[Family]:
@@ -53,7 +57,7 @@ class NodeMetrics:
                 loader.image.metadata_version or 0,
             )
         yield from self._supervisor.collect()
-        yield from process_io.collect()
+        yield from process_io.collect(self._io_roles)
 
     def _request_memory(self) -> Iterator[Family]:
         # The listeners of a role share a budget.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from runtime.metrics import Family, single
 
-_PREFIX = "kafka_server_kafkaserver_linux_disk_"
+BROKER: Final = "kafkaserver"
+CONTROLLER: Final = "controllerserver"
 _TEXTS = {
     "read_bytes": "Bytes that the process made the kernel read",
     "write_bytes": "Bytes that the process made the kernel write",
@@ -19,12 +21,14 @@ _TEXTS = {
 """Metric, a line of the file, and its help. The first two count what a disk really did."""
 
 
-def collect() -> Iterator[Family]:
-    """Yield the metrics that Kafka 4.4 has of this file; nothing without /proc."""
+def collect(roles: Sequence[str]) -> Iterator[Family]:
+    """Yield the metrics that Kafka 4.4 has of this file, for each of `roles` (BROKER, CONTROLLER);
+    nothing without /proc."""
     try:
         with open("/proc/self/io", encoding="ascii") as file:
             counts = dict(line.split(": ") for line in file.read().splitlines())
     except OSError:
         return
-    for name, text in _TEXTS.items():
-        yield single(_PREFIX + name, text, int(counts[name]))
+    for role in roles:
+        for name, text in _TEXTS.items():
+            yield single(f"kafka_server_{role}_linux_disk_{name}", text, int(counts[name]))

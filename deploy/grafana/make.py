@@ -51,6 +51,7 @@ _RECOVERY = "kraftbox_unclean_recovery"
 _LOCAL_LOGS = "kraftbox_local_log"
 _TIMES = "kafka_network_requestmetrics"
 _TIER = "kraftbox_tier"
+_GROUPS = "kafka_server_group_coordinator_metrics"
 
 
 def topic_rate(series: str) -> str:
@@ -397,6 +398,35 @@ TIER_TOPICS = (
 )
 
 
+GROUPS = (
+    Panel(
+        "Groups by state",
+        "none",
+        (
+            (
+                f"sum by (state) ({_GROUPS}_classic_group_count{{{C}}})",
+                "{{state}}",
+            ),
+        ),
+    ),
+    Panel("Committed offsets", "none", ((each(f"{_GROUPS}_offset_count"), "{{instance}}"),)),
+    Panel(
+        "Changes of offsets",
+        "cps",
+        (
+            (rate(f"{_GROUPS}_offset_commit_count", "instance"), "{{instance}} commits"),
+            (rate(f"{_GROUPS}_offset_expiration_count", "instance"), "{{instance}} expirations"),
+            (rate(f"{_GROUPS}_offset_deletion_count", "instance"), "{{instance}} deletions"),
+        ),
+    ),
+    Panel(
+        "Rebalances completed",
+        "cps",
+        ((rate(f"{_GROUPS}_group_completed_rebalance_count", "instance"), "{{instance}}"),),
+    ),
+)
+
+
 class Row(NamedTuple):
     """Panels under a title; without a title they stand at the top."""
 
@@ -405,7 +435,10 @@ class Row(NamedTuple):
 
 
 DASHBOARDS = {
-    "kraftbox-cluster": ("Kraftbox: cluster", (Row("", OVERVIEW), Row("Tiered storage", TIER))),
+    "kraftbox-cluster": (
+        "Kraftbox: cluster",
+        (Row("", OVERVIEW), Row("Consumer groups", GROUPS), Row("Tiered storage", TIER)),
+    ),
     "kraftbox-quorum": ("Kraftbox: metadata quorum", (Row("", QUORUM),)),
     "kraftbox-topics": (
         "Kraftbox: topics",

@@ -77,6 +77,9 @@ RISES: tuple[tuple[str, dict[str, str]], ...] = (
     ("kafka_coordinator_group_groupmetadatamanager_numgroups", {}),
     ("kafka_coordinator_group_groupmetadatamanager_numgroupsstable", {}),
     ("kafka_coordinator_group_groupmetadatamanager_numoffsets", {}),
+    ("kafka_server_group_coordinator_metrics_group_count", {"protocol": "classic"}),
+    ("kafka_server_group_coordinator_metrics_classic_group_count", {"state": "Stable"}),
+    ("kafka_server_group_coordinator_metrics_offset_count", {}),
     ("kafka_network_requestmetrics_requests_total", {"request": "Produce", "version": "13"}),
     ("kafka_network_requestmetrics_requests_total", {"request": "FetchConsumer", "version": "18"}),
     (
@@ -172,6 +175,7 @@ SHOWN: tuple[str, ...] = (
     "kraftbox_loop_lag_worst_seconds",
 )
 ON_LINUX: tuple[str, ...] = (
+    "kafka_server_controllerserver_linux_disk_rchar",
     "kafka_server_kafkaserver_linux_disk_cancelled_write_bytes",
     "kafka_server_kafkaserver_linux_disk_rchar",
     "kafka_server_kafkaserver_linux_disk_read_bytes",

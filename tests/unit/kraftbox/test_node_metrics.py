@@ -17,6 +17,8 @@ def told(*servers: Any) -> dict[str, float]:
         quorum=lambda: None,
         loader=lambda: None,
         supervisor=cast(Any, None),
+        is_broker=True,
+        is_controller=False,
     )
     families = metrics._request_memory()
     return {family.name: float(list(family.samples)[0][1]) for family in families}
