@@ -23,16 +23,22 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
 async def _show(client: ClusterClient) -> None:
     for broker in sorted((await client.metadata([])).brokers, key=lambda b: b.node_id):
-        address = f"{broker.host}:{broker.port}"
-        connection = await Connection.connect(broker.host, broker.port, CLIENT_ID, CONNECT_MS_MAX)
-        try:
-            rack = broker.rack or "null"
-            lines = shown(connection.versions)
-        finally:
-            await connection.close()
-        say(f"{address} (id: {broker.node_id} rack: {rack} isFenced: false) -> (")
-        say_lines(",\n".join(f"\t{line}" for line in lines))
-        say(")")
+        await show_node(broker.host, broker.port, broker.node_id, broker.rack)
+
+
+async def show_node(
+    host: str, port: int, node_id: int, rack: str | None, *, fenced: bool = False
+) -> None:
+    """Connect to a node and print its APIs. Raises OSError, ApiError."""
+    connection = await Connection.connect(host, port, CLIENT_ID, CONNECT_MS_MAX)
+    try:
+        lines = shown(connection.versions)
+    finally:
+        await connection.close()
+    state = "true" if fenced else "false"
+    say(f"{host}:{port} (id: {node_id} rack: {rack or 'null'} isFenced: {state}) -> (")
+    say_lines(",\n".join(f"\t{line}" for line in lines))
+    say(")")
 
 
 def shown(versions: Mapping[int, VersionRange]) -> list[str]:

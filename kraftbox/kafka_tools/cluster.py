@@ -1,4 +1,4 @@
-"""kafka-cluster.sh: show the cluster's ID and endpoints, or unregister a node."""
+"""kafka-cluster.sh: show the cluster's ID, endpoints and APIs, or unregister a node."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from client.cluster_client import ClusterClient
 from client.errors import check
 from kraftbox.cli.connect import run
 from kraftbox.cli.output import say
+from kraftbox.kafka_tools.api_versions import show_node
 from kraftbox.kafka_tools.options import add_bootstrap, bootstrap_of, columns, parser
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from protocol.messages.unregister_controller import UnregisterControllerRequest
 
 BROKERS, CONTROLLERS = 1, 2
+COMMANDS = ("cluster-id", "unregister", "unregister-controller", "list-endpoints", "api-versions")
 
 
 def main(name: str, arguments: Sequence[str]) -> int:
     options = parser(name, __doc__ or "")
     commands = options.add_subparsers(dest="command", required=True)
-    for command in ("cluster-id", "unregister", "unregister-controller", "list-endpoints"):
+    for command in COMMANDS:
         one = commands.add_parser(command, allow_abbrev=False)
         add_bootstrap(one, controllers=True)
         one.add_argument("--config", "-c", dest="producer_config", metavar="FILE")
@@ -53,6 +55,9 @@ async def _work(client: ClusterClient, options: argparse.Namespace) -> None:
     check(cluster.error_code, "cluster", cluster.error_message)
     if options.command == "cluster-id":
         say(f"Cluster ID: {cluster.cluster_id}")
+    elif options.command == "api-versions":
+        for node in sorted(cluster.brokers, key=lambda one: one.broker_id):
+            await show_node(node.host, node.port, node.broker_id, node.rack, fenced=node.is_fenced)
     else:
         columns(endpoints(cluster, kind))
 

@@ -1,19 +1,24 @@
-"""kafka-metadata-quorum.sh: describe the metadata quorum."""
+"""kafka-metadata-quorum.sh: describe the metadata quorum, or remove a voter from it."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
 from collections.abc import Sequence
 
 from client.admin import Admin
 from client.cluster_client import ClusterClient
+from client.errors import check
 from kraftbox.cli.connect import run
-from kraftbox.cli.output import say
+from kraftbox.cli.output import CommandFailed, say
 from kraftbox.kafka_tools.options import add_bootstrap, bootstrap_of, columns, parser
-from protocol.ids import uuid_to_text
+from protocol.errors import ApiError
+from protocol.ids import uuid_from_text, uuid_to_text
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.describe_quorum import DescribeQuorumResponse
+from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from protocol.messages.unregister_controller import UnregisterControllerRequest
 
 Reply = DescribeQuorumResponse
 State = DescribeQuorumResponse.ReplicaState
@@ -29,8 +34,19 @@ def main(name: str, arguments: Sequence[str]) -> int:
     shown.add_argument("--status", action="store_true")
     shown.add_argument("--replication", "--re", action="store_true")
     describe.add_argument("--human-readable", "--hr", action="store_true")
+    remove = commands.add_parser("remove-controller", allow_abbrev=False)
+    remove.add_argument("--controller-id", "-i", type=int, required=True)
+    remove.add_argument("--controller-directory-id", "-d", required=True, metavar="UUID")
+    remove.add_argument("--dry-run", action="store_true")
+    remove.add_argument(
+        "--unregister", action="store_true", help="remove the registration afterwards, too"
+    )
     given = options.parse_args(arguments)
     controllers = given.bootstrap_server is None
+    if given.command == "remove-controller":
+        directory_id = _directory_id(given.controller_directory_id)
+        run(bootstrap_of(given), lambda client: remove_controller(client, given, directory_id))
+        return 0
 
     async def work(client: ClusterClient) -> None:
         reply = await Admin(client).describe_quorum()
@@ -41,6 +57,48 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
     run(bootstrap_of(given), work)
     return 0
+
+
+def _directory_id(text: str) -> bytes:
+    try:
+        return uuid_from_text(text)
+    except ValueError as error:
+        raise CommandFailed(f"--controller-directory-id: {error}") from None
+
+
+async def remove_controller(
+    client: ClusterClient, given: argparse.Namespace, directory_id: bytes
+) -> None:
+    """Remove a voter, with `--unregister` also its registration (KIP-1312).
+
+    Raises:
+        CommandFailed: one of the steps was refused. A controller that left the quorum blocks
+            upgrades of features while it is registered, so the message has the next command.
+    """
+    who, dry = f"controller {given.controller_id}", "DRY RUN of " if given.dry_run else ""
+    voter = f"{who} with directory id {given.controller_directory_id}"
+    step = f"failed to remove {voter} from the voters"
+    try:
+        if not given.dry_run:
+            request = RemoveRaftVoterRequest(
+                cluster_id=None, voter_id=given.controller_id, voter_directory_id=directory_id
+            )
+            gone = await client.request_any(request)
+            check(gone.error_code, voter, gone.error_message)
+        say(f"{dry}{'removing' if dry else 'Removed'} KRaft {voter}")
+        if not given.unregister:
+            return
+        step = f"failed to unregister {who}"
+        if not given.dry_run:
+            done = await client.request_any(
+                UnregisterControllerRequest(controller_id=given.controller_id)
+            )
+            check(done.error_code, who, done.error_message)
+        say(f"{dry}{'unregistering' if dry else 'Unregistered'} {who}")
+    except ApiError as error:
+        rest = f"kafka-cluster.sh unregister-controller --id {given.controller_id}"
+        hint = f"; to remove its registration, run {rest}" if given.unregister else ""
+        raise CommandFailed(f"{step}: {error}{hint}") from None
 
 
 async def _status(client: ClusterClient, reply: Reply, *, controllers: bool) -> None:

@@ -4,6 +4,10 @@ directions."""
 from __future__ import annotations
 
 import contextlib
+import json
+import re
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,9 +18,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from metalog.image.features import FEATURES
 from metalog.supported import SUPPORTED_FEATURES
 from protocol.batch.header import iter_batches
+from protocol.ids import uuid_to_text
 from testkit.audits import elections_of
 from testkit.kafka.in_place import LEVELS, KafkaInPlace
 from testkit.kafka.jars import ORACLE, PREVIOUS, kafka_libs
+from testkit.kafka.nodes import run_kafka_tool
 from testkit.processes.quorum_cluster import CLUSTER_ID, NodeProcess, ProcessCluster
 from testkit.processes.waiting import until
 
@@ -29,11 +35,14 @@ pytestmark = [
 ]
 
 
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
+
+
 @contextlib.contextmanager
 def mixed(
     directory: Path, kafka_ids: tuple[int, ...], *, dynamic: bool, version: str
 ) -> Iterator[tuple[ProcessCluster, dict[int, KafkaInPlace]]]:
-    """Start controllers 1-3, those in `kafka_ids` Kafka's, and one broker of ours.
+    """Start controllers 1-3 and broker 4, those in `kafka_ids` Kafka's.
 
     Both sides format with the same explicit levels; `version` is Kafka's release.
     """
@@ -51,7 +60,8 @@ def mixed(
             for node in cluster.nodes.values():
                 theirs[node.id].start() if node.id in theirs else node.start()
             broker = cluster.brokers[0]
-            until("the broker", lambda: "to RUNNING" in broker.log_text, 60)
+            if broker.id not in theirs:
+                until("the broker", lambda: "to RUNNING" in broker.log_text, 60)
             yield cluster, theirs
         finally:
             for one in theirs.values():
@@ -144,3 +154,35 @@ def test_mixed_quorum(
     for offset in [base for base in logs[0] if base < mark]:
         assert len({log[offset] for log in logs}) == 1, f"the logs differ at {offset}"
     assert leaders
+
+
+def test_removed_controller_is_unregistered_by_our_tool(tmp_path: Path) -> None:
+    """`remove-controller --unregister` sends both requests, which Kafka's broker forwards.
+
+    The departed controller is ours. Our own nodes do not offer RemoveRaftVoter.
+    """
+    with mixed(tmp_path, (2, 3, 4), dynamic=True, version=ORACLE) as (cluster, theirs):
+        departed = cluster.nodes[1]
+        departed.stop()
+        leader = cluster.nodes[leader_id(cluster)]
+        assert leader.id in theirs
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "kraftbox", "kafka-metadata-quorum"),
+                *("--bootstrap-server", cluster.bootstrap),
+                *("remove-controller", "--unregister", "--controller-id", "1"),
+                *("--controller-directory-id", uuid_to_text(departed.directory_id)),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "Unregistered controller 1" in done.stdout
+        told = cluster.describe(leader)
+        assert told is not None
+        assert [voter.replica_id for voter in told.current_voters] == [2, 3]
+        log = leader.metadata_dir / "00000000000000000000.log"
+        dump = run_kafka_tool(DUMP, "--cluster-metadata-decoder", "--files", str(log))
+        (data,) = re.findall(r'"UNREGISTER_CONTROLLER_RECORD".*?"data":({.*?})', dump.stdout)
+        assert json.loads(data) == {"controllerId": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import subprocess
 from pathlib import Path
@@ -26,7 +27,7 @@ from kraftbox.kafka_tools import (
 )
 from kraftbox.kafka_tools import main as run_tool
 from protocol.messages.api_versions import ApiVersionsResponse
-from protocol.messages.describe_cluster import DescribeClusterResponse
+from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 
 IMAGE = Path(__file__).resolve().parents[4] / "deploy/image"
@@ -255,3 +256,29 @@ def test_endpoints_of_brokers_and_controllers():
     brokers = cluster.endpoints(reply, cluster.BROKERS)
     assert brokers[1] == (3, "h", 1, "null", "fenced", "broker")
     assert cluster.endpoints(reply, cluster.CONTROLLERS)[1] == (3, "h", 1, "null", "controller")
+
+
+@pytest.mark.parametrize("kind", [cluster.BROKERS, cluster.CONTROLLERS])
+def test_api_versions_of_a_cluster_asks_each_of_its_nodes(
+    kind: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Kafka 4.4: kafka-cluster api-versions prints the nodes of the listener that was given."""
+    shown: list[tuple[Any, ...]] = []
+
+    class Client:
+        async def request_any(self, message: DescribeClusterRequest) -> DescribeClusterResponse:
+            assert message.endpoint_type == kind
+            nodes = [
+                DescribeClusterResponse.DescribeClusterBroker(broker_id=n, host="h", port=90 + n)
+                for n in (2, 1)
+            ]
+            return DescribeClusterResponse(brokers=nodes)
+
+    async def show_node(*node: Any, fenced: bool) -> None:
+        shown.append((*node, fenced))
+
+    monkeypatch.setattr(cluster, "show_node", show_node)
+    monkeypatch.setattr(cluster, "run", lambda _, work: asyncio.run(work(Client())))
+    way = "--bootstrap-server" if kind == cluster.BROKERS else "--bootstrap-controller"
+    assert cluster.main("kafka-cluster", ["api-versions", way, "127.0.0.1:1"]) == 0
+    assert shown == [("h", 91, 1, None, False), ("h", 92, 2, None, False)]
