@@ -259,7 +259,7 @@ def test_endpoints_of_brokers_and_controllers():
 
 
 @pytest.mark.parametrize("kind", [cluster.BROKERS, cluster.CONTROLLERS])
-def test_api_versions_of_a_cluster_asks_each_of_its_nodes(
+def test_api_versions_of_a_cluster_prints_each_of_its_nodes(
     kind: int, monkeypatch: pytest.MonkeyPatch
 ):
     """Kafka 4.4: kafka-cluster api-versions prints the nodes of the listener that was given."""
