@@ -40,7 +40,7 @@ from simulation.judges.partitions import Promises
 from simulation.operator import Operator
 from simulation.preload import import_nodes
 from simulation.schedule import Schedule
-from simulation.shapes.shape import BROKER, CONTROLLER, NodeShape, TopicShape
+from simulation.shapes.shape import BROKER, CONTROLLER, LEVELS, NodeShape, TopicShape
 from simulation.story import FaultSpan
 from simulation.targets import resolve
 from simulation.world import traps
@@ -258,6 +258,7 @@ class SwarmWorld:
             shape.compacted,
         )
         """The committed records, as the partitions' judge has seen them."""
+        self.promises.metadata.formatted = shape.metadata_version or LEVELS.max_level
         self.load: Load | None = None
         self.operator: Operator
         """The sender of admin requests; exists once clients start."""

@@ -57,7 +57,8 @@ class FeatureUpdate(NamedTuple):
 def decide_update_features(
     view: ControllerView, updates: Sequence[FeatureUpdate], *, validate_only: bool
 ) -> Decision[str | None]:
-    """Set feature levels, all or none.
+    """Set feature levels, all or none. A level that the feature has already is written again, as
+    in Kafka.
 
     The reply describes the partitions left without a clean candidate, None without any.
 
@@ -74,10 +75,9 @@ def decide_update_features(
         if sum(other.name == update.name for other in updates) > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"duplicate feature {update.name}")
         _check_update(view, update, levels)
-        if update.level != view.image.features.get(update.name, 0):
-            if update.name == ELR_VERSION and not update.level:
-                strands = _stranded(view)
-            records.append(FeatureLevelRecord(name=update.name, feature_level=update.level))
+        if update.name == ELR_VERSION and view.elr_enabled and not update.level:
+            strands = _stranded(view)
+        records.append(FeatureLevelRecord(name=update.name, feature_level=update.level))
     # The metadata version decides how the other records are read, so it comes first.
     records.sort(key=lambda record: record.name != METADATA_VERSION)
     configs: list[MetadataRecord] = []

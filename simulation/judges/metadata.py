@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from metalog.image.features import METADATA_VERSION
 from metalog.image.replay import replay
 from metalog.image.values import (
     EMPTY_IMAGE,
@@ -64,6 +65,10 @@ class MetadataTruth:
         self._now_s = now_s
         self.image: MetadataImage = EMPTY_IMAGE
         self.end = 0
+        self.formatted: int | None = None
+        """The metadata.version that the first records set; None: any."""
+        self.levels: set[tuple[str, int]] = set()
+        """Features and levels that operators have requested."""
         self.moves: dict[tuple[str, int], set[frozenset[int]]] = {}
         """Replica sets that operators have requested, by topic and index."""
         self.records = 0
@@ -122,9 +127,8 @@ class MetadataTruth:
         self.records += 1
         before = self.image
         self.image = replay(before, record)
-        law = _LAWS.get(type(record))
-        if law is not None:
-            law(offset, before, record)
+        if isinstance(record, FeatureLevelRecord | ProducerIdsRecord):
+            self._judge_without_effect(offset, before, record)
         elif isinstance(record, RegisterBrokerRecord):
             self._judge_registration(offset, before, record.broker_id)
             self._note_addresses(record.broker_id)
@@ -153,6 +157,30 @@ class MetadataTruth:
                 self._judge_join(where, broker_id)
                 self._joined(key, broker_id)
             self._changed(key, old, new)
+
+    def _judge_without_effect(
+        self, offset: int, before: MetadataImage, record: FeatureLevelRecord | ProducerIdsRecord
+    ) -> None:
+        """Judge a record that needs only the image before it."""
+        if isinstance(record, ProducerIdsRecord):
+            _judge_producer_ids(offset, before, record)
+        else:
+            self._judge_level(offset, before, record)
+
+    def _judge_level(self, offset: int, before: MetadataImage, record: FeatureLevelRecord) -> None:
+        """Judge that the first records are those of formatting, and that no controller writes them
+        again (KIP-1170). An operator may request a level that a feature has: Kafka writes it."""
+        name, level = record.name, record.feature_level
+        asked = (name, level) in self.levels
+        require(
+            asked or before.features.get(name) != level,
+            f"M18: record {offset} sets {name} to {level} again",
+        )
+        if name == METADATA_VERSION and name not in before.features:
+            require(
+                self.formatted in (None, level),
+                f"M18: record {offset} sets {name} to {level}, formatted is {self.formatted}",
+            )
 
     def _note_addresses(self, broker_id: int) -> None:
         found = {(one.host, one.port) for one in self.image.cluster.brokers[broker_id].endpoints}
@@ -254,14 +282,6 @@ class MetadataTruth:
             require(not fenced, f"P10: {where}: fenced {fenced} in the ISR {one.isr}")
 
 
-def _judge_level(offset: int, before: MetadataImage, record: FeatureLevelRecord) -> None:
-    """Check that the record changes a level: each controller knows the log's first records."""
-    require(
-        before.features.get(record.name) != record.feature_level,
-        f"M18: record {offset} sets {record.name} to {record.feature_level} again",
-    )
-
-
 def _judge_producer_ids(offset: int, before: MetadataImage, record: ProducerIdsRecord) -> None:
     """Check that the blocks of producer ids do not overlap."""
     first, following = max(before.next_producer_id, 0), record.next_producer_id
@@ -270,10 +290,3 @@ def _judge_producer_ids(offset: int, before: MetadataImage, record: ProducerIdsR
         f"T3: record {offset}: {PRODUCER_IDS} producer ids from {first} on are one "
         f"broker's, the next one's begin at {following}",
     )
-
-
-_LAWS: Mapping[type[Any], Callable[[int, MetadataImage, Any], None]] = {
-    FeatureLevelRecord: _judge_level,
-    ProducerIdsRecord: _judge_producer_ids,
-}
-"""Laws of single records, which need only the image before them."""

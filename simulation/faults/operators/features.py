@@ -25,6 +25,7 @@ UPGRADE = 1
 async def set_level(world: RunWorld, feature: str, level: int, upgrade_type: int) -> bool:
     """Repeat the request until it is answered. Returns: whether the level was set."""
     operator = world.operator
+    world.promises.metadata.levels.add((feature, level))
 
     async def ask() -> None:
         update = UpdateFeaturesRequest.FeatureUpdateKey(

@@ -33,9 +33,19 @@ def test_upgrade() -> None:
     assert level(cluster) == 28
     assert update(cluster, FeatureUpdate(METADATA_VERSION, 30, UP)) == 0
     assert level(cluster) == 30
+
+
+@pytest.mark.parametrize("kind", [UP, DOWN])
+def test_level_that_a_feature_has_is_written_again(kind: UpgradeType) -> None:
+    """Kafka 4.4.0 appends one record, whatever the type of the update; a dry run none."""
+    cluster = Cluster(metadata_version=30)
+    cluster.start(1)
     offset = cluster.next_offset
-    assert update(cluster, FeatureUpdate(METADATA_VERSION, 30, UP)) == 0
+    assert update(cluster, FeatureUpdate(METADATA_VERSION, 30, kind), dry=True) == 0
     assert cluster.next_offset == offset
+    assert update(cluster, FeatureUpdate(METADATA_VERSION, 30, kind)) == 0
+    assert cluster.next_offset == offset + 1
+    assert level(cluster) == 30
 
 
 @pytest.mark.parametrize(
