@@ -21,8 +21,8 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
 /**
  * Lets Apache Kafka's cleaner clean logs that somebody else wrote. One order a line on standard
- * input: directory, first dirty offset, the present time, bytes of the map, then key=value of the
- * topic's configuration. The answer is one line: the offset that the log is clean up to.
+ * input: directory, first dirty offset, first offset that must not be cleaned, high watermark, the
+ * present time, bytes of the map, then key=value of the topic's configuration. The answer is one line: the offset that the log is clean up to.
  */
 public class CleanLogs {
     public static void main(String[] arguments) throws Exception {
@@ -38,7 +38,7 @@ public class CleanLogs {
 
     private static long clean(KafkaScheduler scheduler, String[] order) throws Exception {
         Properties settings = new Properties();
-        for (int at = 4; at < order.length; at++) {
+        for (int at = 6; at < order.length; at++) {
             String[] pair = order[at].split("=", 2);
             settings.put(pair[0], pair[1]);
         }
@@ -47,16 +47,16 @@ public class CleanLogs {
             new BrokerTopicStats(), Time.SYSTEM, 900_000,
             new ProducerStateManagerConfig(Integer.MAX_VALUE, false), 600_000,
             new LogDirFailureChannel(1), true, Optional.empty());
-        log.updateHighWatermark(log.logEndOffset());
+        log.updateHighWatermark(Long.parseLong(order[3]));
         List<LogSegment> segments = log.logSegments();
         long active = segments.get(segments.size() - 1).baseOffset();
         Throttler free = new Throttler(Double.MAX_VALUE, 300, "free", "entries", Time.SYSTEM);
         Cleaner cleaner = new Cleaner(
-            0, new SkimpyOffsetMap(Integer.parseInt(order[3])), 1 << 16, 1 << 24, 0.9,
+            0, new SkimpyOffsetMap(Integer.parseInt(order[5])), 1 << 16, 1 << 24, 0.9,
             free, Time.SYSTEM, partition -> { });
         LogToClean work = new LogToClean(
-            log, Long.parseLong(order[1]), Math.min(log.lastStableOffset(), active), false);
-        Map.Entry<Long, CleanerStats> done = cleaner.doClean(work, Long.parseLong(order[2]));
+            log, Long.parseLong(order[1]), Math.min(Long.parseLong(order[2]), active), false);
+        Map.Entry<Long, CleanerStats> done = cleaner.doClean(work, Long.parseLong(order[4]));
         log.close();
         return done.getKey();
     }
