@@ -256,10 +256,10 @@ class ClusterClient:
         create: bool = False,
         is_new: bool = False,
     ) -> MetadataResponse.MetadataResponseTopic:
-        """Return a topic once every partition has a leader.
+        """Return a topic, also if some of its partitions have no leader.
 
-        An unknown topic is waited for if it was just created (`is_new`), or if the brokers may
-        `create` it. Raises Refused, OSError.
+        `create` lets the brokers create an unknown topic and waits until it is known; `is_new`
+        waits until a topic just created has all its leaders. Raises Refused, OSError.
         """
 
         def again(error: Exception) -> bool:
@@ -271,7 +271,7 @@ class ClusterClient:
         async def attempt(left_ms: float) -> MetadataResponse.MetadataResponseTopic:
             found = (await self.metadata([name], left_ms, create=create)).topics[0]
             leaderless = (one.error_code for one in found.partitions if one.leader_id < 0)
-            check(found.error_code or next(leaderless, 0), f"topic {name}")
+            check(found.error_code or (next(leaderless, 0) if is_new else 0), f"topic {name}")
             return found
 
         return await retrying(timeout_ms, attempt, again)

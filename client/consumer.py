@@ -1,7 +1,8 @@
 """Shell: A consumer without a group, which fetches its assigned partitions.
 
 If a broker names the new leader (KIP-951), the consumer goes there at once. Otherwise, or without
-an answer, it waits and refreshes its metadata. A position outside the log is reset to the nearest
+an answer, it waits and refreshes its metadata. A partition without an answering leader does not
+hold up the others: they are fetched before it. A position outside the log is reset to the nearest
 end: to the log start if its records were deleted, to the log end if the log was truncated. The
 other end would repeat or skip existing records.
 """
@@ -10,14 +11,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from client.cluster_client import EARLIEST, LATEST, ClusterClient
 from client.errors import check
 from client.leaders import TopicPartition
 from client.offsets import offsets_at
-from client.retries import RETRY_WAIT_MS, may_pass
+from client.retries import RETRY_WAIT_MS, Deadline, may_pass
 from client.visible_records import Received, visible_records
 from protocol.errors import ApiError, ErrorCode
 from protocol.ids import ZERO_UUID
@@ -26,8 +28,13 @@ from protocol.transport.client import DEFAULT_TIMEOUT_MS
 
 REQUEST_TIMEOUT_MS = 30_000.0
 FETCH_WAIT_MS = 500
+START_TIMEOUT_MS = 2_000.0
+"""How long one partition's leader may take for its log start or end before others are fetched."""
 FETCH_BYTES = 8 << 20
 PARTITION_BYTES = 1 << 20
+
+NOTICE_MS = 2_000.0
+"""How long a partition waits for a leader's answer before `on_waiting` reports it."""
 
 _MOVED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -60,8 +67,11 @@ class Consumer:
 
     Args:
         read_committed: skip aborted and unfinished transactions (KIP-98).
-        leader_timeout_ms: how long to wait for an answering leader or its successor.
+        leader_timeout_ms: how long to wait for an answering leader or its successor; infinity
+            reads the other partitions for as long as one has none.
         on_reset: called for each position outside the log that is reset.
+        on_waiting: called once for partitions without an answer for 2 s, with the ID of the
+            silent leader, or -1 if there is no leader.
     """
 
     def __init__(
@@ -71,13 +81,19 @@ class Consumer:
         read_committed: bool = False,
         leader_timeout_ms: float = DEFAULT_TIMEOUT_MS,
         on_reset: Callable[[PositionReset], None] | None = None,
+        on_waiting: Callable[[Sequence[TopicPartition], int], None] | None = None,
     ) -> None:
         self.positions: dict[TopicPartition, int] = {}
-        """The offset of the next record to return, by partition."""
+        """The offset of the next record to return, by partition; EARLIEST or LATEST until a leader
+        has answered."""
         self._client = client
         self._isolation = 1 if read_committed else 0
         self._leader_timeout_ms = leader_timeout_ms
         self._on_reset = on_reset
+        self._on_waiting = on_waiting
+        self._reported: set[TopicPartition] = set()
+        """Partitions that `on_waiting` has reported and that still wait."""
+        self._refreshed_s = -inf
         self._stale: set[TopicPartition] = set()
         self._failing_since_s: dict[TopicPartition, float] = {}
         """Since when the leaders of a partition have not answered. Time between two calls of
@@ -85,17 +101,24 @@ class Consumer:
         self._left_s: float | None = None
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions, from these offsets on, and no others."""
+        """Read these partitions, from these offsets on, and no others.
+
+        EARLIEST and LATEST stand for the log start and the log end once a leader answers.
+        """
         self.positions = dict(positions)
         self._stale = set(positions)
+        self._refreshed_s = -inf
         self._failing_since_s.clear()
+        self._reported.clear()
 
-    async def poll(self, records_max: int | None = None) -> list[Received]:
+    async def poll(
+        self, records_max: int | None = None, timeout_ms: float = DEFAULT_TIMEOUT_MS
+    ) -> list[Received]:
         """Fetch once from every leader; wait up to half a second for the first record.
 
         Afterwards the positions follow the returned records; records beyond `records_max` are
-        fetched again. Raises Refused, and OSError or ApiError if the leaders of a partition have
-        not answered for `leader_timeout_ms`.
+        fetched again. `timeout_ms` limits the waiting for silent leaders. Raises Refused, and
+        OSError or ApiError if the leaders of a partition have not answered for `leader_timeout_ms`.
         """
         loop = asyncio.get_running_loop()
         if self._left_s is not None and self._failing_since_s:
@@ -104,18 +127,21 @@ class Consumer:
                 key: since_s + away_s for key, since_s in self._failing_since_s.items()
             }
         try:
-            return await self._poll(records_max)
+            return await self._poll(records_max, Deadline(timeout_ms))
         finally:
             self._left_s = loop.time()
+            self._report_waiting()
 
-    async def _poll(self, records_max: int | None) -> list[Received]:
+    async def _poll(self, records_max: int | None, deadline: Deadline) -> list[Received]:
         # Positions advance only at the return, so that a cancelled or failed call loses no record.
         found: list[Received] = []
         after: dict[TopicPartition, int] = {}
         try:
-            await self._find_leaders()
-            for node_id, keys in self._by_leader().items():
-                reply = await self._fetch(node_id, keys, 0 if found else FETCH_WAIT_MS)
+            await self._find_leaders(deadline)
+            await self._find_starts(deadline)
+            for node_id, keys in self._by_leader():
+                wait_ms = 0 if found else min(FETCH_WAIT_MS, int(deadline.left_ms / 2))
+                reply = await self._fetch(node_id, keys, wait_ms, deadline)
                 for key, data in self._each(reply, keys):
                     if records_max is None or len(found) < records_max:
                         new, after[key] = await self._take(key, data, reply)
@@ -130,14 +156,27 @@ class Consumer:
         self.positions.update(after)
         return found
 
-    def _by_leader(self) -> dict[int, list[TopicPartition]]:
+    def _by_leader(self) -> list[tuple[int, list[TopicPartition]]]:
+        """Return the partitions to fetch by leader, silent leaders last.
+
+        Raises ApiError if a partition has had no leader for `leader_timeout_ms`.
+        """
         by_node: dict[int, list[TopicPartition]] = defaultdict(list)
-        for key in self.positions:
-            by_node[self._client.cache.leaders[key].node_id].append(key)
-        return by_node
+        leaderless = []
+        for key, position in self.positions.items():
+            if not self._client.cache.is_led(key):
+                leaderless.append(key)
+            elif position not in (EARLIEST, LATEST) and key not in self._stale:
+                by_node[self._client.cache.leaders[key].node_id].append(key)
+        if leaderless:
+            topic, partition = leaderless[0]
+            error = ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
+            self._failed(leaderless, error)
+        failing = self._failing_since_s.keys()
+        return sorted(by_node.items(), key=lambda entry: not failing.isdisjoint(entry[1]))
 
     async def _fetch(
-        self, node_id: int, keys: Sequence[TopicPartition], wait_ms: int
+        self, node_id: int, keys: Sequence[TopicPartition], wait_ms: int, deadline: Deadline
     ) -> FetchResponse:
         """Return the leader's response, empty after an error that may pass.
 
@@ -146,41 +185,96 @@ class Consumer:
         client = self._client
         version = None if all(name in client.cache.topic_ids for name, _ in keys) else _BY_NAME_MAX
         request = self._request(keys, wait_ms)
+        loop = asyncio.get_running_loop()
+        notice = loop.call_later(NOTICE_MS / 1000.0, self._report, keys)
         try:
-            await client.find_broker(node_id)
-            reply = await client.request_broker(
-                node_id, request, REQUEST_TIMEOUT_MS, version=version
-            )
+            await client.find_broker(node_id, deadline.left_ms)
+            limit_ms = min(REQUEST_TIMEOUT_MS, deadline.left_ms)
+            reply = await client.request_broker(node_id, request, limit_ms, version=version)
             if reply.error_code in _MOVED:
                 raise ApiError(ErrorCode(reply.error_code))
         except (OSError, ApiError) as error:
             self._failed(keys, error)
             return FetchResponse()
-        for key in keys:
-            self._failing_since_s.pop(key, None)
+        finally:
+            notice.cancel()
+        self._answered(keys)
         check(reply.error_code, f"fetch from node {node_id}")
         return reply
 
+    def _answered(self, keys: Iterable[TopicPartition]) -> None:
+        for key in keys:
+            self._failing_since_s.pop(key, None)
+            self._reported.discard(key)
+
     def _failed(self, keys: Sequence[TopicPartition], error: OSError | ApiError) -> None:
-        """Mark the partitions for a metadata refresh; raise the error after `leader_timeout_ms`."""
+        """Mark the partitions for a metadata refresh.
+
+        Raises the error once one of them has had no answer for `leader_timeout_ms`.
+        """
         if not may_pass(error):
             raise error
         now_s = asyncio.get_running_loop().time()
         since_s = min(self._failing_since_s.setdefault(key, now_s) for key in keys)
+        self._stale.update(keys)
         if (now_s - since_s) * 1000.0 > self._leader_timeout_ms:
             raise error
-        self._stale.update(keys)
 
-    async def _find_leaders(self) -> None:
+    def _report_waiting(self) -> None:
+        """Report the partitions whose leaders have not answered for NOTICE_MS."""
+        before_s = asyncio.get_running_loop().time() - NOTICE_MS / 1000.0
+        by_node: dict[int, list[TopicPartition]] = defaultdict(list)
+        for key, since_s in self._failing_since_s.items():
+            if since_s <= before_s:
+                leader = self._client.cache.leaders.get(key)
+                by_node[-1 if leader is None else leader.node_id].append(key)
+        for keys in by_node.values():
+            self._report(keys)
+
+    def _report(self, keys: Sequence[TopicPartition]) -> None:
+        new = [key for key in keys if key not in self._reported]
+        if not new or self._on_waiting is None:
+            return
+        self._reported.update(new)
+        leader = self._client.cache.leaders.get(new[0])
+        self._on_waiting(new, -1 if leader is None else leader.node_id)
+
+    async def _find_leaders(self, deadline: Deadline) -> None:
+        """Refresh the leaders of stale partitions, at most once per retry backoff.
+
+        While other partitions can be fetched, the backoff passes without a wait.
+        """
         leaders = self._client.cache.leaders
         unknown = {key for key in self.positions if key not in leaders}
         if not unknown and not self._stale:
             return
-        if not unknown:
-            await asyncio.sleep(RETRY_WAIT_MS / 1000.0)
+        loop = asyncio.get_running_loop()
+        wait_s = self._refreshed_s + RETRY_WAIT_MS / 1000.0 - loop.time()
+        if wait_s > 0:
+            if any(key not in self._stale and key not in unknown for key in self.positions):
+                return
+            await asyncio.sleep(wait_s)
+        self._refreshed_s = loop.time()
         for name in sorted({name for name, _ in unknown | self._stale}):
-            await self._client.topic(name)
+            await self._client.topic(name, deadline.left_ms)
         self._stale.clear()
+
+    async def _find_starts(self, deadline: Deadline) -> None:
+        """Replace EARLIEST and LATEST by offsets where a leader answers."""
+        unknown = [key for key, at in self.positions.items() if at in (EARLIEST, LATEST)]
+        for key in sorted(unknown, key=self._failing_since_s.__contains__):
+            position = self.positions[key]
+            if key in self._stale or not self._client.cache.is_led(key):
+                continue
+            limit_ms = min(START_TIMEOUT_MS, deadline.left_ms)
+            try:
+                found = await offsets_at(self._client, [key], position, timeout_ms=limit_ms)
+            except (ApiError, OSError) as error:
+                # Other partitions may be fetched before the next one is tried.
+                self._failed([key], error)
+                return
+            self._answered([key])
+            self.positions[key] = found[key]
 
     def _request(self, keys: Sequence[TopicPartition], wait_ms: int) -> FetchRequest:
         cache = self._client.cache

@@ -16,7 +16,7 @@ from client.cluster_client import EARLIEST, LATEST, ClusterClient
 from client.consumer import Consumer
 from client.errors import NotJoined, Refused, check
 from client.leaders import TopicPartition
-from client.offsets import commit, committed, offsets_at
+from client.offsets import commit, committed
 from client.range_assignor import assign_range
 from client.visible_records import Received
 from protocol.errors import ApiError, ErrorCode
@@ -123,11 +123,11 @@ class GroupMember:
         return []
 
     async def commit(self) -> None:
-        """Commit the positions that have changed. Raises Refused, OSError."""
+        """Commit the positions that are known and have changed. Raises Refused, OSError."""
         changed = {
             key: position
             for key, position in self.positions.items()
-            if self._committed.get(key) != position
+            if position >= 0 and self._committed.get(key) != position
         }
         if changed:
             await commit(
@@ -280,6 +280,4 @@ class GroupMember:
                 (t.topic, index) for t in assignment.assigned_partitions for index in t.partitions
             ]
         self._committed = await committed(self._client, self._group)
-        missing = [key for key in mine if key not in self._committed]
-        start = await offsets_at(self._client, missing, self._start)
-        self._consumer.assign({key: self._committed.get(key, start.get(key, 0)) for key in mine})
+        self._consumer.assign({key: self._committed.get(key, self._start) for key in mine})

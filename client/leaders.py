@@ -39,6 +39,11 @@ class LeaderCache:
         self._before: dict[str, tuple[bytes, dict[TopicPartition, Leader]]] = {}
         """The previous ID of each topic, with the leaders of its partitions."""
 
+    def is_led(self, partition: TopicPartition) -> bool:
+        """Return whether a leader of this partition is known."""
+        leader = self.leaders.get(partition)
+        return leader is not None and leader.node_id >= 0
+
     def learn(self, answer: MetadataResponse) -> None:
         """Update the cache with a Metadata response."""
         self.cluster_id = answer.cluster_id

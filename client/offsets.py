@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from client.cluster_client import EARLIEST, LATEST, REQUEST_TIMEOUT_MS, ClusterClient
 from client.errors import OffsetOutOfRange, Refused, check
 from client.leaders import TopicPartition
+from client.retries import RETRY_WAIT_MS, Deadline
 from protocol.errors import ApiError
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest
@@ -18,12 +20,33 @@ _OFFSET_FETCH_BY_NAME = 9
 
 
 async def partitions_of(client: ClusterClient, topics: Iterable[str]) -> list[TopicPartition]:
-    """Return every partition of the topics, in order. Raises Refused, OSError."""
+    """Return every partition of the topics, in order, also those without a leader.
+
+    Raises Refused, OSError.
+    """
     found = []
     for name in topics:
         topic = await client.topic(name)
         found += [(name, index) for index in sorted(p.partition_index for p in topic.partitions)]
     return found
+
+
+async def led_partitions(
+    client: ClusterClient, partitions: Iterable[TopicPartition], timeout_ms: float
+) -> list[TopicPartition]:
+    """Return the partitions that have a leader, after at most `timeout_ms` of waiting for others.
+
+    Raises Refused for a topic that does not exist, OSError.
+    """
+    wanted = list(partitions)
+    deadline = Deadline(timeout_ms)
+    while leaderless := [key for key in wanted if not client.cache.is_led(key)]:
+        if deadline.left_ms <= RETRY_WAIT_MS:
+            break
+        await asyncio.sleep(RETRY_WAIT_MS / 1000.0)
+        for name in sorted({name for name, _ in leaderless}):
+            await client.topic(name, deadline.left_ms)
+    return [key for key in wanted if key not in leaderless]
 
 
 async def offsets_at(
@@ -32,11 +55,12 @@ async def offsets_at(
     timestamp_ms: int,
     *,
     missing_ok: bool = False,
+    timeout_ms: float = REQUEST_TIMEOUT_MS,
 ) -> dict[TopicPartition, int]:
     """Return the first offset at or after a time by partition, -1 if there is no such record.
 
     EARLIEST means the log start, LATEST the log end. With `missing_ok`, partitions that no longer
-    exist are left out. Raises Refused, OSError.
+    exist are left out. `timeout_ms` is for each partition. Raises Refused, OSError.
     """
     wanted = list(partitions)
     if missing_ok:
@@ -44,9 +68,7 @@ async def offsets_at(
     result = {}
     for name, index in wanted:
         try:
-            found = await client.list_offset(
-                name, index, timestamp_ms, timeout_ms=REQUEST_TIMEOUT_MS
-            )
+            found = await client.list_offset(name, index, timestamp_ms, timeout_ms=timeout_ms)
         except ApiError as error:
             raise Refused(f"{name}-{index}", error.code, error.message) from None
         result[name, index] = found.offset

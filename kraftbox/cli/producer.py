@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from client.cluster_client import ClusterClient, Produced
 from client.errors import check
-from client.partitioner import partition_of
+from client.partitioner import keyless_partition, partition_of
 from client.producer import IdempotentProducer, NotProduced
-from kraftbox.cli.output import CommandFailed
+from kraftbox.cli.output import CommandFailed, say_error
 from kraftbox.cli.record_text import Line
+from kraftbox.cli.waiting import NOTICE_S, waiting_text
 from protocol.batch.records import Record, build_batch
 from protocol.compression import Codec
 from protocol.errors import ApiError, ErrorCode
@@ -24,7 +25,8 @@ class Producer:
     """Producer of lines.
 
     A line's own partition comes first, then the producer's `partition`, then Kafka's default
-    partitioner for lines with a key. Lines without a key go to one partition per batch, in turn.
+    partitioner for lines with a key. Lines without a key go to one partition per batch, in turn; as
+    in Kafka's producer, partitions without a leader are passed over.
     """
 
     def __init__(
@@ -68,13 +70,21 @@ class Producer:
         """Write the lines and wait for the acknowledgement. Raises CommandFailed."""
         now_ms = time.time_ns() // 1_000_000
         by_partition: dict[int, list[Record]] = defaultdict(list)
+        keyless = keyless_partition(self._client.cache, self._topic, self._partitions, self._turn)
         for line in lines:
             at_ms = now_ms if line.timestamp_ms is None else line.timestamp_ms
             record = Record(0, at_ms, line.key, line.value, line.headers)
-            by_partition[self._choose(line)].append(record)
+            by_partition[self._choose(line, keyless)].append(record)
         self._turn += 1
-        sent = {index: self._send_batch(index, records) for index, records in by_partition.items()}
-        results = await asyncio.gather(*sent.values(), return_exceptions=True)
+        sent = {
+            index: asyncio.ensure_future(self._send_batch(index, records))
+            for index, records in by_partition.items()
+        }
+        notice = asyncio.get_running_loop().call_later(NOTICE_S, self._say_waiting, sent)
+        try:
+            results = await asyncio.gather(*sent.values(), return_exceptions=True)
+        finally:
+            notice.cancel()
         for index, result in zip(sent, results, strict=True):
             if isinstance(result, ApiError | NotProduced):
                 raise CommandFailed(f"{self._topic}-{index}: {result}") from None
@@ -86,15 +96,20 @@ class Producer:
         if partition >= self._partitions:
             check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self._topic}-{partition}")
 
-    def _choose(self, line: Line) -> int:
+    def _choose(self, line: Line, keyless: int) -> int:
         if line.partition is not None:
             self._check(line.partition)
             return line.partition
         if self._partition is not None:
             return self._partition
         if line.key is None:
-            return self._turn % self._partitions
+            return keyless
         return partition_of(line.key, self._partitions)
+
+    def _say_waiting(self, sent: Mapping[int, asyncio.Future[Produced]]) -> None:
+        for index, future in sent.items():
+            if not future.done():
+                say_error(waiting_text(self._client.cache, (self._topic, index)))
 
     async def _send_batch(self, index: int, records: list[Record]) -> Produced:
         if self._idempotent is not None:

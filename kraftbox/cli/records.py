@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,14 +15,16 @@ from client.cluster_client import EARLIEST, LATEST, ClusterClient
 from client.consumer import Consumer, PositionReset
 from client.group_member import GroupMember
 from client.leaders import TopicPartition
-from client.offsets import offsets_at, partitions_of
+from client.offsets import led_partitions, offsets_at, partitions_of
 from client.visible_records import Received
 from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
 from kraftbox.cli.output import CommandFailed, JsonFlag, say_error, shown_bytes
-from kraftbox.cli.positions import Kind, Position, parse_position, resolve
+from kraftbox.cli.positions import END, Kind, Position, parse_position, resolve
 from kraftbox.cli.record_text import as_json as record_json
 from kraftbox.cli.record_text import formatter
+from kraftbox.cli.waiting import named, noticed, say_waiting
 
+LEADERS_MS_MAX = 2_000
 NL = b"\n"
 OffsetOption = Annotated[
     str | None,
@@ -110,7 +113,13 @@ def consume(
     printer = Printer(max_messages, _form(form, keys=show_keys, as_json=as_json))
 
     async def work(client: ClusterClient) -> None:
-        consumer = Consumer(client, read_committed=read_committed, on_reset=say_reset)
+        consumer = Consumer(
+            client,
+            read_committed=read_committed,
+            leader_timeout_ms=math.inf,
+            on_reset=say_reset,
+            on_waiting=say_waiting,
+        )
         idle = Idle(timeout_ms)
         if group is not None:
             start = EARLIEST if from_beginning else LATEST
@@ -118,15 +127,21 @@ def consume(
                 GroupMember(client, group, topics, consumer, start=start), printer, idle
             )
             return
-        chosen = await chosen_partitions(client, topics, partition)
-        if position is not None:
-            consumer.assign(await resolve(client, chosen, position))
-        else:
-            # With --exit the start must be before the end, so it is the beginning.
-            first = EARLIEST if from_beginning or exit_at_end else LATEST
-            consumer.assign(await offsets_at(client, chosen, first))
-        ends = await offsets_at(client, chosen, LATEST) if exit_at_end else None
+        async with noticed(f"waiting for the offsets of {', '.join(topics)}"):
+            chosen = await chosen_partitions(client, topics, partition)
+            leaderless: Sequence[TopicPartition] = ()
+            begin = _start(position, from_beginning=from_beginning or exit_at_end)
+            if exit_at_end or begin is None:
+                chosen, leaderless = await split_led(client, chosen, timeout_ms)
+            if begin is not None:
+                consumer.assign(dict.fromkeys(chosen, begin))
+            elif position is not None:
+                consumer.assign(await resolve(client, chosen, position))
+            ends = await offsets_at(client, chosen, LATEST) if exit_at_end else None
         await follow(consumer, printer, idle, ends)
+        unread = leaderless or [key for key in chosen if not client.cache.is_led(key)]
+        if unread and printer.left != 0:
+            raise CommandFailed(f"not read: {named(unread)} (no leader)")
 
     try:
         run(bootstrap, work)
@@ -142,6 +157,18 @@ def _position(text: str, partition: int | None) -> Position:
     if position.kind is Kind.OFFSET and partition is None:
         raise typer.BadParameter("--offset with a number needs --partition", param_hint="--offset")
     return position
+
+
+def _start(position: Position | None, *, from_beginning: bool) -> int | None:
+    """Return EARLIEST or LATEST; None for a position that only a leader can find.
+
+    With --exit the start must be before the end, so it is the beginning.
+    """
+    if position is None:
+        return EARLIEST if from_beginning else LATEST
+    if position.kind is Kind.BEGINNING:
+        return EARLIEST
+    return LATEST if position == END else None
 
 
 def _form(form: str | None, *, keys: bool, as_json: bool) -> Callable[[Received], bytes]:
@@ -167,6 +194,24 @@ async def chosen_partitions(
     if not chosen:
         raise CommandFailed(f"{', '.join(topics)}: unknown partition {partition}")
     return chosen
+
+
+async def split_led(
+    client: ClusterClient, partitions: Sequence[TopicPartition], timeout_ms: int | None
+) -> tuple[list[TopicPartition], list[TopicPartition]]:
+    """Return the partitions with and without a leader, after at most LEADERS_MS_MAX.
+
+    The election after a crash takes a moment. Prints the leaderless ones; raises CommandFailed if
+    no partition has a leader.
+    """
+    wait_ms = LEADERS_MS_MAX if timeout_ms is None else min(LEADERS_MS_MAX, timeout_ms)
+    led = await led_partitions(client, partitions, wait_ms)
+    leaderless = [key for key in partitions if key not in set(led)]
+    if not led:
+        raise CommandFailed(f"not read: {named(leaderless)} (no leader)")
+    if leaderless:
+        say_error(f"reading {named(led)}; no leader: {named(leaderless)}")
+    return led, leaderless
 
 
 class RecordPrinter(Protocol):
@@ -202,7 +247,8 @@ async def follow(
 async def follow_group(member: GroupMember, printer: RecordPrinter, idle: Idle) -> None:
     """Print records as a member of a group; leave the group at the end, also after an error."""
     try:
-        await member.join()
+        async with noticed("waiting to join the group"):
+            await member.join()
         await follow(member, printer, idle)
     finally:
         await member.close()

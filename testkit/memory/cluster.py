@@ -31,6 +31,8 @@ class ClusterWorld:
         self.leader = Leader(0, 5)
         self.beliefs: dict[int, Leader] = {}
         self.hints = True
+        self.leaderless = 0
+        """Further partitions of `t`, `t-1` and so on, that have no leader."""
         self.errors: list[ErrorCode] = []
         self.produced_at: list[int] = []
         self.metadata_asked = 0
@@ -73,9 +75,18 @@ class Broker:
                 leader_id=-1 if code else leader.node_id,
                 leader_epoch=leader.epoch,
             )
+            others = [
+                MetadataResponse.MetadataResponsePartition(
+                    error_code=ErrorCode.LEADER_NOT_AVAILABLE,
+                    partition_index=index + 1,
+                    leader_id=-1,
+                    leader_epoch=leader.epoch,
+                )
+                for index in range(world.leaderless)
+            ]
             topics.append(
                 MetadataResponse.MetadataResponseTopic(
-                    name="t", topic_id=TOPIC_ID, partitions=[partition]
+                    name="t", topic_id=TOPIC_ID, partitions=[partition, *others]
                 )
             )
         brokers = [

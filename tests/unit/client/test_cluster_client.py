@@ -174,16 +174,31 @@ async def test_connect_without_reachable_broker_raises() -> None:
         await ClusterClient.connect([], timeout_ms=10)
 
 
-@pytest.mark.parametrize("waiting", [{"is_new": True}, {"create": True}])
-async def test_a_new_topic_and_its_leaders_are_waited_for(waiting: dict[str, bool]) -> None:
+@pytest.mark.parametrize(
+    ("waiting", "leader"), [({"is_new": True}, 0), ({"create": True}, -1)], ids=["new", "create"]
+)
+async def test_topic_waits_until_known_and_new_one_for_leaders(
+    waiting: dict[str, bool], leader: int
+) -> None:
     async with cluster(1) as world, connected(world) as client:
         world.topic_errors = [
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.LEADER_NOT_AVAILABLE,
         ]
         topic = await client.topic("t", **waiting)
-        assert [one.leader_id for one in topic.partitions] == [0]
+        assert [one.leader_id for one in topic.partitions] == [leader]
         assert world.topic_errors == []
+
+
+async def test_topic_with_leaderless_partition_is_described_at_once() -> None:
+    """A caller needs leaders only of the partitions that it uses."""
+    async with cluster(1) as world, connected(world) as client:
+        world.leaderless = 1
+        asked = world.metadata_asked
+        topic = await client.topic("t")
+        assert [one.leader_id for one in topic.partitions] == [0, -1]
+        assert world.metadata_asked == asked + 1
+        assert client.cache.is_led(("t", 0)) and not client.cache.is_led(("t", 1))
 
 
 async def test_a_topic_that_is_not_there_is_not_waited_for() -> None:

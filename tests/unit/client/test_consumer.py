@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import Any
 
 import pytest
 
 from client import consumer as consumer_module
+from client.cluster_client import EARLIEST, LATEST
 from client.consumer import Consumer, PositionReset
 from client.errors import Refused
 from client.leaders import Leader, LeaderCache
+from client.offsets import led_partitions, partitions_of
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.transport.client import ConnectionLost
 from testkit.memory.cluster import batch, cluster, connected
 
 
@@ -108,6 +112,47 @@ async def test_a_position_that_is_gone_goes_on_at_the_nearest_end(
     assert resets == [("t", 0, position, 0, 1, goes_on)]
 
 
+async def test_consumer_reads_led_partition_and_reports_leaderless_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One leaderless partition delays no other one; EARLIEST is found once a leader answers."""
+    monkeypatch.setattr(consumer_module, "NOTICE_MS", 0.0)
+    waiting: list[tuple[list[tuple[str, int]], int]] = []
+    async with cluster(1) as world, connected(world) as client:
+        world.leaderless = 1
+        await client.produce("t", 0, batch(b"a", b"b"))
+        consumer = Consumer(
+            client,
+            leader_timeout_ms=inf,
+            on_waiting=lambda keys, node: waiting.append((list(keys), node)),
+        )
+        consumer.assign({("t", 0): EARLIEST, ("t", 1): EARLIEST})
+        assert await read(consumer, 2) == [b"a", b"b"]
+        assert consumer.positions == {("t", 0): 2, ("t", 1): EARLIEST}
+        await consumer.poll(timeout_ms=10.0)
+    assert waiting.count(([("t", 1)], -1)) == 1
+
+
+async def test_consumer_without_any_leader_raises_after_timeout() -> None:
+    async with cluster(1) as world, connected(world) as client:
+        world.leaderless = 1
+        await client.topic("t")
+        consumer = Consumer(client, leader_timeout_ms=0.0)
+        consumer.assign({("t", 1): LATEST})
+        with pytest.raises(ApiError, match="t-1 has no leader"):
+            await read(consumer, 1)
+
+
+async def test_led_partitions_stops_waiting_for_others_at_timeout() -> None:
+    async with cluster(1) as world, connected(world) as client:
+        world.leaderless = 2
+        partitions = await partitions_of(client, ["t"])
+        assert partitions == [("t", 0), ("t", 1), ("t", 2)]
+        assert await led_partitions(client, partitions, 120.0) == [("t", 0)]
+        world.leaderless = 0
+        assert await led_partitions(client, [("t", 0)], 0.0) == [("t", 0)]
+
+
 class TwoLeaders:
     """A stand-in for a client: node 0 leads `t-0`, node 1 `t-1`, each with two records."""
 
@@ -119,18 +164,23 @@ class TwoLeaders:
             self.cache.leaders["t", node_id] = Leader(node_id, 1)
         self.answers: dict[int, ErrorCode | asyncio.Future[None]] = {}
         self.waits_ms: list[int] = []
+        self.asked: list[int] = []
+        self.silent: set[int] = set()
         self.second_asked = asyncio.Event()
 
-    async def topic(self, _: str) -> None:
+    async def topic(self, *_: object) -> None:
         return None
 
-    async def find_broker(self, _: int) -> None:
+    async def find_broker(self, *_: object) -> None:
         return None
 
     async def request_broker(
         self, node_id: int, request: FetchRequest, *_: Any, version: int | None
     ) -> FetchResponse:
         self.waits_ms.append(request.max_wait_ms)
+        self.asked.append(node_id)
+        if node_id in self.silent:
+            raise ConnectionLost("no answer")
         code = self.answers.get(node_id, ErrorCode.NONE)
         if isinstance(code, asyncio.Future):
             self.second_asked.set()
@@ -142,6 +192,17 @@ class TwoLeaders:
         )
         topic = FetchResponse.FetchableTopicResponse(topic_id=bytes(range(16)), partitions=[one])
         return FetchResponse(responses=[topic])
+
+
+async def test_silent_leader_is_fetched_last() -> None:
+    """A partition whose leader does not answer delays the others by one poll at most."""
+    client, consumer = two_leaders()
+    client.silent.add(0)
+    assert [one.value for one in await consumer.poll()] == [b"1-0", b"1-1"]
+    client.asked.clear()
+    while 0 not in client.asked:
+        await consumer.poll()
+    assert client.asked.index(1) < client.asked.index(0)
 
 
 def two_leaders() -> tuple[TwoLeaders, Consumer]:
