@@ -13,15 +13,18 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from client.admin import Admin
-from client.cluster_client import EARLIEST, LATEST, ClusterClient
+from client.cluster_client import EARLIEST, LATEST, REQUEST_TIMEOUT_MS, ClusterClient
 from client.consumer import Consumer
 from client.errors import check
 from client.leaders import TopicPartition
-from client.offsets import offsets_at, partitions_of
+from client.offsets import led_partitions, offsets_at, partitions_of
 from client.partitioner import partition_of
-from client.producer import IdempotentProducer
+from client.producer import IdempotentProducer, NotProduced
+from client.retries import Deadline
 from client.visible_records import Received
 from kraftbox.cli.output import CommandFailed
+from kraftbox.testing import operations
+from kraftbox.testing.cluster import no_partition
 from protocol.batch.records import Record
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
@@ -37,6 +40,7 @@ POLL_S = 0.002
 PAGE_BYTES = 512 << 10
 """Maximum bytes of records in one answer, which must fit into a frame."""
 PAGE_RECORDS = 5_000
+POLLS_PER_PAGE = 3
 GROUPS_MAX = 1_000
 """All groups are deleted in parallel; more than this are a bug in a test."""
 
@@ -81,30 +85,42 @@ async def topics(client: ClusterClient, question: Question) -> dict[str, list[di
 async def produce(client: ClusterClient, question: Question) -> list[list[Any]]:
     """Write records exactly once with acks=all; return rows as in `consume`, in the given order.
 
-    `turn` counts the earlier records without a key or partition.
+    `turn` counts the earlier records without a key or partition. They go to the partitions that
+    have a leader; only the partitions of the records need one. Raises CommandFailed with the
+    partition if a batch is not acknowledged within `timeout_ms`.
     """
     name = question["topic"]
-    topic = await client.topic(name, create=True)
+    deadline = Deadline(question["timeout_ms"])
+    topic = await client.topic(name, deadline.left_ms, create=True)
+    count = len(topic.partitions)
     by_partition: dict[int, list[tuple[int, Record]]] = defaultdict(list)
     now_ms = time.time_ns() // 1_000_000
+    led = [index for index in range(count) if client.cache.is_led((name, index))] or range(count)
     for place, (key, value, headers, chosen, at_ms) in enumerate(question["records"]):
         if chosen is None:
-            count = len(topic.partitions)
             turn = question["turn"] + place
-            chosen = turn % count if key is None else partition_of(key, count)
-        elif not 0 <= chosen < len(topic.partitions):
-            check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{chosen}")
+            chosen = led[turn % len(led)] if key is None else partition_of(key, count)
+        elif not 0 <= chosen < count:
+            raise CommandFailed(no_partition(name, chosen, count))
         stamp = now_ms if at_ms is None else at_ms
         pairs = [(header, each) for header, each in headers]
         by_partition[chosen].append((place, Record(0, stamp, key, value, pairs)))
     rows: dict[int, list[Any]] = {}
-    async with IdempotentProducer(client, delivery_timeout_ms=TIMEOUT_MS) as producer:
+    producer = IdempotentProducer(
+        client,
+        delivery_timeout_ms=deadline.left_ms,
+        request_timeout_ms=min(REQUEST_TIMEOUT_MS, deadline.left_ms),
+    )
+    async with producer:
         sent = {
             index: producer.send(name, index, [record for _, record in entries])
             for index, entries in by_partition.items()
         }
         for index, future in sent.items():
-            produced = await future
+            try:
+                produced = await future
+            except NotProduced as error:
+                raise CommandFailed(f"{name}-{index}: {error}") from None
             for delta, (place, one) in enumerate(by_partition[index]):
                 stamp = one.timestamp if produced.log_append_time_ms < 0 else 0
                 at_ms = stamp or produced.log_append_time_ms
@@ -113,27 +129,53 @@ async def produce(client: ClusterClient, question: Question) -> list[list[Any]]:
     return [rows[place] for place in sorted(rows)]
 
 
-async def ends(client: ClusterClient, question: Question) -> list[list[int]]:
-    """Return the partition, first readable offset and end offset of each partition of a topic."""
-    name = question["topic"]
+async def begin_reading(client: ClusterClient, question: Question) -> dict[str, Any]:
+    """Return where reading a topic begins and ends, and the partitions without a leader.
+
+    `partition` None means all. With `to_end`, positions and ends are offsets of the partitions that
+    have a leader within `timeout_ms`. Otherwise positions are EARLIEST, and there are no ends.
+    """
+    name, chosen = question["topic"], question["partition"]
+    deadline = Deadline(question["timeout_ms"])
     partitions = await partitions_of(client, [name])
-    first = await offsets_at(client, partitions, EARLIEST)
-    last = await offsets_at(client, partitions, LATEST)
-    return [[index, first[name, index], last[name, index]] for _, index in partitions]
+    if chosen is not None:
+        if (name, chosen) not in partitions:
+            raise CommandFailed(no_partition(name, chosen, len(partitions)))
+        partitions = [(name, chosen)]
+    wait_ms = deadline.left_ms if question["to_end"] else 0.0
+    led = await led_partitions(client, partitions, wait_ms)
+    leaderless = [index for _, index in partitions if (name, index) not in led]
+    if not question["to_end"]:
+        positions = [[index, EARLIEST] for _, index in partitions]
+        return {"positions": positions, "ends": [], "leaderless": leaderless}
+    # Both requests of a partition whose leader is silent have the rest of the time.
+    first = await offsets_at(client, led, EARLIEST, timeout_ms=deadline.left_ms)
+    last = await offsets_at(client, led, LATEST, timeout_ms=deadline.left_ms)
+    return {
+        "positions": [[index, first[name, index]] for _, index in led],
+        "ends": [[index, last[name, index]] for _, index in led],
+        "leaderless": leaderless,
+    }
 
 
 async def consume(client: ClusterClient, question: Question) -> dict[str, Any]:
     """Return a page of records from `positions` on, and the positions after it.
 
-    Waits at most `wait_ms` for the first record.
+    Waits at most `wait_ms` for the first record. A silent leader delays the others of a page by a
+    part of that time.
     """
     name = question["topic"]
     consumer = Consumer(client, read_committed=True)
     consumer.assign({(name, index): offset for index, offset in question["positions"]})
-    deadline = asyncio.get_running_loop().time() + question["wait_ms"] / 1000.0
+    deadline = Deadline(question["wait_ms"])
+    poll_ms = question["wait_ms"] / POLLS_PER_PAGE
     found: list[Received] = []
-    while not found and asyncio.get_running_loop().time() < deadline:
-        found = await consumer.poll(PAGE_RECORDS)
+    while not found and deadline.left_ms > 1.0:
+        try:
+            found = await consumer.poll(PAGE_RECORDS, min(poll_ms, deadline.left_ms))
+        except OSError:
+            # No broker answered within this poll; the page may have time for another one.
+            continue
     positions = dict(consumer.positions)
     rows: list[list[Any]] = []
     size = 0
@@ -251,7 +293,12 @@ ANSWERS: dict[str, Callable[[ClusterClient, Question], Awaitable[Any]]] = {
     "delete_topic": delete_topic,
     "topics": topics,
     "produce": produce,
-    "ends": ends,
+    "begin_reading": begin_reading,
     "consume": consume,
     "reset": reset,
+    "brokers": operations.brokers,
+    "alter_config": operations.alter_config,
+    "group_lag": operations.group_lag,
+    "elect": operations.elect,
+    "explain": operations.explain,
 }

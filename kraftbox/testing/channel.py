@@ -14,11 +14,16 @@ from typing import Any
 from kraftbox.launcher import frames
 from kraftbox.launcher.interpreter import own_command
 
+__tracebackhide__ = True
+
 HELPER_END_S = 5.0
 
 
 class ClusterError(RuntimeError):
     """The cluster refused a request or did not finish it in time; the message has the reason."""
+
+    # The public name, which pytest's summary shows.
+    __module__ = "kraftbox.testing"
 
 
 def ask_supervisor(directory: Path, request: frames.Message, timeout_s: float) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from kraftbox.cli.connect import CLIENT_ID, CONNECT_MS_MAX, in_words
 from kraftbox.cli.output import CommandFailed
 from kraftbox.launcher import frames
 from kraftbox.testing.answers import ANSWERS
+from kraftbox.testing.operations import change_link
 
 Question = Mapping[str, Any]
 
@@ -59,10 +60,11 @@ def status(question: Question) -> dict[str, Any]:
     return snapshot(ClusterPlace(Path(question["dir"])), STATUS_MS)
 
 
-def check_configs(question: Question) -> None:
-    """Check that a node accepts these settings. Raises CommandFailed.
+def check_configs(question: Question) -> list[str]:
+    """Check that a node accepts these settings; return a line for each one without effect.
 
-    Unknown keys are refused: a node only logs a warning, which a test would not see.
+    Unknown keys are refused: a node only logs a warning, which a test would not see. Raises
+    CommandFailed.
     """
     from kraftbox.launcher import plan
     from runtime.config import ConfigError, NodeConfig
@@ -79,6 +81,7 @@ def check_configs(question: Question) -> None:
     unknown = [text for text in warnings if "not a known configuration key" in text]
     if unknown:
         raise CommandFailed("; ".join(unknown))
+    return warnings
 
 
 async def value_of(question: Question, connected: Connected) -> Any:
@@ -87,6 +90,8 @@ async def value_of(question: Question, connected: Connected) -> Any:
         return await asyncio.to_thread(status, question)
     if question["do"] == "check_configs":
         return check_configs(question)
+    if question["do"] in ("link", "heal_links"):
+        return await asyncio.to_thread(change_link, question)
     bootstrap = question["bootstrap"]
     with in_words(bootstrap):
         return await ANSWERS[question["do"]](await connected.to(bootstrap), question)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
@@ -26,20 +27,51 @@ class Record:
     timestamp_ms: int | None = None
 
 
-def as_rows(values: Iterable[bytes | str | Record | None]) -> list[list[Any]]:
-    """Return the helper's rows: key, value, headers, partition, timestamp. Raises TypeError."""
-    return [_row(value) for value in values]
+Value: TypeAlias = bytes | str | dict[str, Any] | list[Any] | Record | None
+"""A record's value; a dict or a list is written as JSON."""
 
 
-def _row(value: bytes | str | Record | None) -> list[Any]:
-    if isinstance(value, str):
-        value = value.encode()
+def as_rows(
+    values: Iterable[Value],
+    *,
+    key: bytes | str | None = None,
+    headers: Headers | Mapping[str, bytes | str | None] = (),
+    partition: int | None = None,
+) -> list[list[Any]]:
+    """Return the helper's rows: key, value, headers, partition, timestamp.
+
+    `key`, `headers` and `partition` are for values that are not a Record, `partition` also for a
+    Record without one. Raises TypeError.
+    """
+    usual = Record(None, _bytes("key", key), _headers(headers), partition)
+    return [_row(value, usual) for value in values]
+
+
+def _row(value: Value, usual: Record) -> list[Any]:
+    if isinstance(value, Record):
+        record = value if value.partition is not None else replace(value, partition=usual.partition)
+    elif isinstance(value, dict | list):
+        record = replace(usual, value=json.dumps(value, separators=(",", ":")).encode())
+    elif value is None or isinstance(value, bytes | str):
+        record = replace(usual, value=_bytes("value", value))
+    else:
+        raise TypeError(f"a record must be bytes, str, None, dict, list or a Record, not {value!r}")
+    rows = [[name, _bytes(name, each)] for name, each in record.headers]
+    own, text = _bytes("key", record.key), _bytes("value", record.value)
+    return [own, text, rows, record.partition, record.timestamp_ms]
+
+
+def _bytes(what: str, value: bytes | str | None) -> bytes | None:
     if value is None or isinstance(value, bytes):
-        value = Record(value)
-    if not isinstance(value, Record):
-        raise TypeError(f"a record must be bytes, str, None or a Record, not {value!r}")
-    headers = [[name, each] for name, each in value.headers]
-    return [value.key, value.value, headers, value.partition, value.timestamp_ms]
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    raise TypeError(f"{what}: must be bytes, str or None, not {value!r}")
+
+
+def _headers(headers: Headers | Mapping[str, bytes | str | None]) -> Headers:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return tuple((name, _bytes(f"header {name}", value)) for name, value in pairs)
 
 
 def from_rows(rows: Iterable[Sequence[Any]]) -> list[Record]:

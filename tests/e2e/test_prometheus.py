@@ -262,7 +262,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
         "rsm.config.url": f"file://{place}/bucket",
         "remote.log.manager.task.interval.ms": 500,
     }
-    with KafkaCluster.start(place / "nodes", configs=configs) as made:
+    with KafkaCluster.start(place / "nodes", brokers=3, configs=configs) as made:
         made.create_topic(TOPIC, partitions=30, replication_factor=3)
         made.create_topic(ALONE, partitions=3, replication_factor=1)
         tiered = {"remote.storage.enable": "true"}

@@ -57,8 +57,18 @@ def test_kafka_cluster_errors_name_the_missing_item(
     kafka_cluster.produce(kafka_topic, b"one")
     with pytest.raises(ClusterError, match=r"received 1 of 2 records within 0\.2 s"):
         kafka_cluster.consume(kafka_topic, 2, timeout_s=0.2)
-    with pytest.raises(ClusterError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+    with pytest.raises(ClusterError, match=f"{kafka_topic} has no partition 1: it has partition 0"):
         kafka_cluster.produce(kafka_topic, b"one", partition=1)
+    with pytest.raises(ClusterError, match="has no partition 7"):
+        kafka_cluster.consume(kafka_topic, partition=7)
+    with pytest.raises(ClusterError, match="has no partition 5: it has partition 0"):
+        kafka_cluster.leader(kafka_topic, 5)
+    with pytest.raises(ClusterError, match="^unknown topic nothere$"):
+        kafka_cluster.leader("nothere", timeout_s=3600.0)
+    with pytest.raises(ClusterError, match="unknown node 9; known: 1"):
+        kafka_cluster.node(9)
+    with pytest.raises(ClusterError, match="start it with isolate=True"):
+        kafka_cluster.link(1, "clients").slow(10.0)
     with pytest.raises(ClusterError, match="too large"):
         kafka_cluster.produce(kafka_topic, bytes(2 << 20))
     with pytest.raises(ValueError, match="count=-1"):
@@ -95,6 +105,76 @@ def test_a_reset_leaves_no_topic_and_no_group_and_the_names_are_free(
         kafka_cluster.reset()
         took_s.append(time.perf_counter() - begun)
     assert min(took_s) < RESET_S_MAX, took_s
+
+
+def test_operators_calls_are_in_the_test_api(kafka_cluster: KafkaCluster, kafka_topic: str) -> None:
+    kafka_cluster.alter_config(
+        {"retention.ms": 7_000, "cleanup.policy": "delete"}, topic=kafka_topic
+    )
+    kafka_cluster.alter_config({"cleanup.policy": None}, topic=kafka_topic)
+    with pytest.raises(ClusterError, match="no.such"):
+        kafka_cluster.alter_config({"no.such": 1}, topic=kafka_topic)
+    leader = kafka_cluster.leader(kafka_topic)
+    assert kafka_cluster.elect(kafka_topic) is leader
+    with pytest.raises(ClusterError, match="kind='best': allowed: preferred, unclean"):
+        kafka_cluster.elect(kafka_topic, kind="best")
+    explained = kafka_cluster.explain(kafka_topic)
+    assert (explained["leader"], explained["isr"]) == (leader.id, [leader.id])
+    (written,) = kafka_cluster.produce(kafka_topic, {"a": 1}, key="k", headers={"h": "1"})
+    assert (written.key, written.value, written.headers) == (b"k", b'{"a":1}', (("h", b"1"),))
+    settings = {
+        "bootstrap.servers": kafka_cluster.bootstrap_servers,
+        "group.id": kafka_cluster.new_name("g"),
+        "auto.offset.reset": "earliest",
+    }
+    consumer = Consumer(settings)
+    try:
+        consumer.subscribe([kafka_topic])
+        assert consumer.poll(30) is not None
+        consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()
+    kafka_cluster.produce(kafka_topic, "later", "still later")
+    assert kafka_cluster.group_lag(settings["group.id"]) == {(kafka_topic, 0): 2}
+    with pytest.raises(ClusterError, match="unknown group nobody"):
+        kafka_cluster.group_lag("nobody")
+
+
+def test_heal_starts_a_killed_node_of_a_cluster_without_directory() -> None:
+    """Outside pytest, `start` needs no folder and begins one node; `close` leaves nothing."""
+    with KafkaCluster.start() as cluster:
+        assert repr(cluster).startswith(f"<KafkaCluster {cluster.bootstrap_servers}, directory ")
+        topic = cluster.create_topic()
+        cluster.produce(topic, "before")
+        cluster.node(1).kill()
+        with pytest.raises(ClusterError, match="no broker is running: node 1 is killed"):
+            cluster.produce(topic, "x")
+        assert [str(repair) for repair in cluster.heal()] == ["node 1, killed"]
+        assert cluster.heal() == []
+        assert [record.value for record in cluster.consume(topic)] == [b"before"]
+    assert repr(cluster).startswith("<KafkaCluster closed, ")
+    assert not cluster.directory.exists()
+
+
+@pytest.mark.kafka(brokers=3, controllers=1)
+def test_leaderless_partition_concerns_only_those_who_use_it(kafka_cluster: KafkaCluster) -> None:
+    """The caller's timeout is the timeout, and the error names the partition."""
+    topic = kafka_cluster.create_topic(partitions=3, replication_factor=1)
+    kafka_cluster.produce(topic, "0", "1", "2")
+    lost = kafka_cluster.leader(topic, 1)
+    lost.kill()
+    while kafka_cluster.partitions(topic)[1].leader >= 0:
+        time.sleep(0.02)
+    kafka_cluster.produce(topic, "x", partition=0)
+    assert [one.partition for one in kafka_cluster.produce(topic, *"abcd")] == [0, 2, 0, 2]
+    assert len(kafka_cluster.consume(topic, partition=0)) == 4
+    assert len(kafka_cluster.consume(topic, 6)) == 6
+    with pytest.raises(ClusterError, match=f"no leader within 0.2 s: {topic}-1; received the 7 "):
+        kafka_cluster.consume(topic, timeout_s=0.2)
+    with pytest.raises(ClusterError, match=f"received 7 of 9 .*; no leader: {topic}-1"):
+        kafka_cluster.consume(topic, 9, timeout_s=0.2)
+    with pytest.raises(ClusterError, match=f"{topic}-1: LEADER_NOT_AVAILABLE"):
+        kafka_cluster.produce(topic, "x", partition=1, timeout_s=0.2)
 
 
 async def test_methods_that_are_awaited(async_kafka_cluster: AsyncKafkaCluster) -> None:

@@ -10,10 +10,23 @@ def test_texts_tombstones_and_records():
     assert rows[0] == [None, b"a", [], None, None]
 
 
-@pytest.mark.parametrize("value", [1, bytearray(b"x"), ["x"]])
+@pytest.mark.parametrize("value", [1, bytearray(b"x"), ("x",)])
 def test_invalid_record_is_refused(value):
-    with pytest.raises(TypeError, match="a record must be bytes, str, None or a Record"):
+    with pytest.raises(TypeError, match="a record must be bytes, str, None, dict, list or a Rec"):
         as_rows([value])
+    with pytest.raises(TypeError, match="key: must be bytes, str or None"):
+        as_rows([], key=value)
+    with pytest.raises(TypeError, match="header h: must be bytes, str or None"):
+        as_rows([], headers={"h": value})
+
+
+def test_key_headers_and_partition_are_for_values_without_their_own():
+    own = Record(b"v", b"own", [("x", None)])
+    rows = as_rows([{"a": 1}, [2], "c", own], key="k", headers={"h": "1"}, partition=4)
+    usual = [b"k", [["h", b"1"]], 4, None]
+    assert [[row[0], *row[2:]] for row in rows[:3]] == [usual] * 3
+    assert [row[1] for row in rows[:3]] == [b'{"a":1}', b"[2]", b"c"]
+    assert rows[3] == [b"own", b"v", [["x", None]], 4, None]
 
 
 def test_an_answer_is_records_again():
