@@ -32,7 +32,7 @@ class NodeConfig(NodeValues):
         values, errors = _parse_values(props)
         if errors:
             raise ConfigError.join(errors)
-        config = cls(values, props, _warnings(props), hostname)
+        config = cls(values, props, _warnings(props, values), hostname)
         errors = list(check_node(config))
         if errors:
             raise ConfigError.join(errors)
@@ -90,13 +90,23 @@ def _hint(name: str) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _warnings(props: Mapping[str, str]) -> list[str]:
+def _warnings(props: Mapping[str, str], values: Mapping[str, Any]) -> list[str]:
+    """Return a line for each key that is unknown, or that is set and has no effect here."""
+    from runtime.config.without_effect import WITHOUT_EFFECT
+
+    reasons = {name: reason for reason, names in WITHOUT_EFFECT.items() for name in names}
     warnings = []
     for name in props:
-        if name in NODE_KEYS or name in BROKER_DYNAMIC_KEYS or name.startswith(_PLUGIN_PREFIXES):
+        key = NODE_KEYS.get(name)
+        if key is None:
+            if name not in BROKER_DYNAMIC_KEYS and not name.startswith(_PLUGIN_PREFIXES):
+                warnings.append(
+                    f"{name} is not a known configuration key and has no effect{_hint(name)}"
+                )
+        elif values[name] == key.default:
             continue
-        warnings.append(f"{name} is not a known configuration key and has no effect{_hint(name)}")
-    for name, key in NODE_KEYS.items():
-        if key.kind is CLASS and name in props and props[name] != key.default:
+        elif name in reasons:
+            warnings.append(f"{name} has no effect: {reasons[name]}")
+        elif key.kind is CLASS:
             warnings.append(f"{name} names a Java class and has no effect")
     return warnings

@@ -261,3 +261,23 @@ def test_replica_selectors_that_cannot_run_here_are_refused() -> None:
 def test_unknown_key_warning_suggests_similar_key(name: str, hint: str) -> None:
     (warning,) = NodeConfig.parse({**BROKER, name: "1"}).warnings
     assert warning == f"{name} is not a known configuration key and has no effect{hint}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("num.network.threads", "9", "one event loop does the work of these threads"),
+        ("ssl.keystore.location", "/x", "TLS and SASL are not supported"),
+        ("sasl.enabled.mechanisms", "PLAIN", "TLS and SASL are not supported"),
+        ("log.preallocate", "true", "there is no buffer of this kind"),
+    ],
+)
+def test_known_key_without_effect_is_reported_with_its_reason(
+    name: str, value: str, reason: str
+) -> None:
+    """README: a setting without effect is reported at the start."""
+    assert NodeConfig.parse({**BROKER, name: value}).warnings == [f"{name} has no effect: {reason}"]
+
+
+def test_key_without_effect_at_its_default_is_not_reported() -> None:
+    assert NodeConfig.parse({**BROKER, "num.network.threads": "3"}).warnings == []
