@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 NODES_MAX: Final = 99
-KEYS: Final = ("brokers", "controllers", "combined", "racks", "configs")
+KEYS: Final = ("brokers", "controllers", "combined", "racks", "configs", "isolate")
+OF_TEST: Final = ("heal",)
+"""Arguments of a mark that do not change the cluster."""
 TOPIC_KEYS: Final = ("partitions", "replication_factor", "configs")
 
 
@@ -29,6 +31,7 @@ class Shape:
     combined: bool = True
     racks: tuple[str, ...] = ()
     configs: tuple[tuple[str, str], ...] = ()
+    isolate: bool = False
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of `KafkaCluster.start`."""
@@ -38,12 +41,14 @@ class Shape:
             "combined": self.combined,
             "racks": self.racks,
             "configs": dict(self.configs),
+            "isolate": self.isolate,
         }
 
     def text(self) -> str:
         """Return a short text for the name of a test."""
         configs = ",".join(f"{key}={value}" for key, value in self.configs)
-        parts = [f"{self.brokers}b{self.controllers}c", *self.racks, configs]
+        network = "isolated" if self.isolate else ""
+        parts = [f"{self.brokers}b{self.controllers}c", *self.racks, network, configs]
         return "-".join(part for part in parts if part)
 
 
@@ -75,23 +80,45 @@ def of_marks(
     """
     arguments: dict[str, Any] = dict(base)
     for positional, named in marks:
-        if positional:
-            raise WrongSetting(
-                f"kafka{tuple(positional)!r}: arguments must be named, such as brokers=1"
-            )
+        check_arguments("kafka", (*KEYS, *OF_TEST), positional, named)
         for key, value in named.items():
-            if key not in KEYS:
-                raise WrongSetting(
-                    f"kafka({key}=...): unknown argument; allowed: {', '.join(KEYS)}"
-                )
-            arguments[key] = (
-                {**arguments.get(key, {}), **_mapping(value)} if key == "configs" else value
-            )
+            if key == "configs":
+                value = {**arguments.get(key, {}), **_mapping(value)}
+            elif key in ("brokers", "controllers"):
+                value = _number(f"kafka({key}={value!r})", value)
+            elif key in ("combined", "isolate", "heal"):
+                value = _truth(f"kafka({key}={value!r})", value)
+            arguments[key] = value
     return _shape(arguments)
 
 
+def heals(marks: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether the cluster is healed after a test with these marks, outermost first."""
+    found = True
+    for named in marks:
+        found = bool(named.get("heal", found))
+    return found
+
+
+def check_arguments(
+    mark: str, allowed: Sequence[str], positional: Sequence[Any], named: Mapping[str, Any]
+) -> None:
+    """Raise WrongSetting unless all arguments of a mark are named and known."""
+    if positional:
+        example = f"{allowed[0]}={positional[0]!r}"
+        raise WrongSetting(f"@pytest.mark.{mark}: arguments must be named, such as {example}")
+    for key in named:
+        if key not in allowed:
+            # Imported only after a mistake.
+            from difflib import get_close_matches
+
+            near = get_close_matches(key, allowed, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(allowed)}"
+            raise WrongSetting(f"@pytest.mark.{mark} has no {key!r}; {hint}")
+
+
 def _shape(arguments: Mapping[str, Any]) -> Shape:
-    brokers = _count("kafka(brokers)", arguments.get("brokers", 1))
+    brokers = arguments.get("brokers", 1)
     alone = brokers == 1 and arguments.get("controllers") is None
     controllers = arguments.get("controllers")
     if controllers is None:
@@ -99,26 +126,28 @@ def _shape(arguments: Mapping[str, Any]) -> Shape:
     racks = arguments.get("racks", ())
     if isinstance(racks, str) or not all(isinstance(rack, str) and rack for rack in racks):
         raise WrongSetting(f"kafka(racks={racks!r}): expected a list of names")
-    combined = arguments.get("combined", alone)
-    if not isinstance(combined, bool):
-        raise WrongSetting(f"kafka(combined={combined!r}): expected True or False")
     configs = {key: text_of(value) for key, value in arguments.get("configs", {}).items()}
     return Shape(
         brokers,
-        _count("kafka(controllers)", controllers),
-        combined,
+        controllers,
+        arguments.get("combined", alone),
         tuple(racks),
         tuple(sorted(configs.items())),
+        arguments.get("isolate", False),
     )
 
 
-def topic_options(named: Mapping[str, Any]) -> dict[str, Any]:
+def topic_options(positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `create_topic` in a mark `kafka_topic`. Raises WrongSetting."""
-    for key in named:
-        if key not in TOPIC_KEYS:
-            raise WrongSetting(
-                f"kafka_topic({key}=...): unknown argument; allowed: {', '.join(TOPIC_KEYS)}"
-            )
+    check_arguments("kafka_topic", TOPIC_KEYS, positional, named)
+    for key in ("partitions", "replication_factor"):
+        value = named.get(key, 1)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise WrongSetting(f"kafka_topic({key}={value!r}): expected a number")
+    if not isinstance(named.get("configs", {}), Mapping):
+        raise WrongSetting(
+            f"kafka_topic(configs={named['configs']!r}): expected a dict of keys and values"
+        )
     return dict(named)
 
 
@@ -130,6 +159,18 @@ def text_of(value: object) -> str:
 def _mapping(value: object) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
         raise WrongSetting(f"kafka(configs={value!r}): expected a dict of keys and values")
+    return value
+
+
+def _number(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= NODES_MAX:
+        raise WrongSetting(f"{name}: expected a number from 1 to {NODES_MAX}")
+    return value
+
+
+def _truth(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise WrongSetting(f"{name}: expected True or False")
     return value
 
 

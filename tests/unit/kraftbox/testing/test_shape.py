@@ -1,6 +1,13 @@
 import pytest
 
-from kraftbox.testing.shape import Shape, WrongSetting, of_marks, of_settings, topic_options
+from kraftbox.testing.shape import (
+    Shape,
+    WrongSetting,
+    heals,
+    of_marks,
+    of_settings,
+    topic_options,
+)
 
 
 def asked(*marks, **settings):
@@ -60,8 +67,13 @@ def test_a_line_that_is_no_setting(line):
 @pytest.mark.parametrize(
     ("mark", "said"),
     [
-        ({"broker": 1}, "allowed: brokers, controllers, combined, racks, configs"),
-        ({"brokers": 0}, "a number from 1 to 99"),
+        ({"broker": 1}, r"@pytest.mark.kafka has no 'broker'; did you mean 'brokers'\?"),
+        ({"xyz": 1}, "allowed: brokers, controllers, combined, racks, configs, isolate, heal"),
+        ({"brokers": 0}, r"kafka\(brokers=0\): expected a number from 1 to 99"),
+        ({"brokers": "3"}, r"kafka\(brokers='3'\): expected a number from 1 to 99"),
+        ({"controllers": 100}, "a number from 1 to 99"),
+        ({"isolate": 1}, "True or False"),
+        ({"heal": "no"}, "True or False"),
         ({"brokers": True}, "a number from 1 to 99"),
         ({"racks": "abc"}, "a list of names"),
         ({"racks": [""]}, "a list of names"),
@@ -77,6 +89,20 @@ def test_a_mark_that_is_wrong(mark, said):
 def test_arguments_are_named():
     with pytest.raises(WrongSetting, match="arguments must be named"):
         of_marks({}, [((3,), {})])
-    with pytest.raises(WrongSetting, match="allowed: partitions"):
-        topic_options({"partition": 3})
-    assert topic_options({"partitions": 3}) == {"partitions": 3}
+    with pytest.raises(WrongSetting, match="kafka_topic has no 'partition'; did you mean 'partit"):
+        topic_options((), {"partition": 3})
+    with pytest.raises(WrongSetting, match=r"such as partitions=3"):
+        topic_options((3,), {})
+    with pytest.raises(WrongSetting, match=r"kafka_topic\(partitions='3'\): expected a number"):
+        topic_options((), {"partitions": "3"})
+    with pytest.raises(WrongSetting, match="expected a dict"):
+        topic_options((), {"configs": "x=y"})
+    assert topic_options((), {"partitions": 3}) == {"partitions": 3}
+
+
+def test_heal_is_of_the_innermost_mark_and_not_of_the_cluster():
+    assert heals([]) and heals([{"heal": False}, {"heal": True}])
+    assert not heals([{"heal": False}, {"brokers": 3}])
+    assert asked({"heal": False}) == asked()
+    assert asked({"isolate": True}).options()["isolate"] is True
+    assert asked({"isolate": True}) != asked()
