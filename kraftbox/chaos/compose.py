@@ -37,7 +37,7 @@ class ComposeTarget:
         self._roles: dict[int, str] = {}
         self._networks: dict[int, list[tuple[str, list[str]]]] = {}
         self.bootstrap: list[Address] = []
-        ids = _compose(file, "ps", "-q").split()
+        ids = _compose(file, "ps", "-a", "-q").split()
         for found in json.loads(_docker("inspect", *ids)) if ids else []:
             self._take(found)
         if not self.bootstrap:
@@ -65,6 +65,7 @@ class ComposeTarget:
                 is_controller="controller" in self._roles[node_id],
                 is_running=states[container]["Status"] == "running",
                 pid=None,
+                damage=_damage(states[container]["Status"]),
             )
             for node_id, container in self._containers.items()
         ]
@@ -125,6 +126,11 @@ class ComposeTarget:
 
     async def _docker(self, *arguments: str) -> str:
         return await asyncio.to_thread(_docker, *arguments)
+
+
+def _damage(status: str) -> str:
+    """Return the damage of a container by docker's status."""
+    return {"running": "", "exited": "down", "created": "down"}.get(status, status)
 
 
 def _published(environment: dict[str, str]) -> list[Address]:

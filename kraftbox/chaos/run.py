@@ -24,6 +24,7 @@ from kraftbox.chaos.workload import Load, Workload
 from protocol.errors import ApiError, ProtocolError
 
 WHOLE_S_MAX = 60.0
+LAST_LOOK_S = 20.0
 QUIET_S = 2.0
 CATCH_UP_S_MAX = 10.0
 FINAL_READ_MS_MAX = 60_000.0
@@ -120,7 +121,8 @@ class Run:
         self._started_s = time.monotonic()
         self._timeline: list[Entry] = []
         self._trouble: list[str] = []
-        self._never_whole = False
+        self._never_whole = ""
+        """The missing nodes or replicas at the end of the run; empty if the cluster was whole."""
         self._finishing = asyncio.Event()
         self._doing = "creating the topic"
 
@@ -147,11 +149,13 @@ class Run:
                 await self.clients_begin()
             self._doing = "warming up"
             await self._pause(self._pace.warm_up_s)
+            if not await self._scene.wait_until_whole(WHOLE_S_MAX):
+                raise TargetError(f"the cluster is not whole: {self._scene.lacks}")
             for number in itertools.count(1):
                 if self._finishing.is_set():
                     break
-                await self._step(next(steps))
-                if self._now_s() >= length_s or number == count_max:
+                is_whole = await self._step(next(steps))
+                if not is_whole or self._now_s() >= length_s or number == count_max:
                     break
             await self._end()
         finally:
@@ -160,7 +164,7 @@ class Run:
         history = self.ledger.history
         findings = [*await asyncio.to_thread(self._replicas), *judge(history), *self.of_clients()]
         if self._never_whole:
-            findings.insert(0, NOT_WHOLE)
+            findings.insert(0, NOT_WHOLE._replace(examples=[self._never_whole]))
         if self._workload.starts_over:
             self._trouble.append(
                 f"{self._workload.starts_over} times a broker had lost the state of a "
@@ -171,8 +175,10 @@ class Run:
 
     async def _end(self) -> None:
         self._doing = "waiting for the cluster to settle"
-        if not await self._scene.wait_until_whole(WHOLE_S_MAX):
-            self._never_whole = True
+        # After a fault that it did not survive, the cluster has already had its time.
+        wait_s = LAST_LOOK_S if self._scene.lacks else WHOLE_S_MAX
+        if not await self._scene.wait_until_whole(wait_s):
+            self._never_whole = self._scene.lacks
         await asyncio.sleep(QUIET_S)
         self._doing = "waiting for the last sends"
         await self._in_time(LAST_SENDS_S_MAX, self._doing, self._clients_end())
@@ -208,7 +214,8 @@ class Run:
         """Return findings of the additional clients, for errors that no client may see."""
         return []
 
-    async def _step(self, step: Step) -> None:
+    async def _step(self, step: Step) -> bool:
+        """Carry out one fault; return whether the cluster is whole after it."""
         kind = KINDS[step.kind]
         begin_us = self.ledger.now_us()
         self.ledger.gaps.begin(begin_us)
@@ -239,6 +246,7 @@ class Run:
         rested_s = self._now_s() - entry.end_s
         await asyncio.sleep(max(QUIET_S, self._pace.recovery_s - rested_s))
         entry.gap_s = self.ledger.gaps.until(self.ledger.now_us()) / 1e6
+        return entry.whole_s is not None
 
     def _replicas(self) -> list[Finding]:
         """Compare the replicas, after time for the followers to fetch the last records."""
@@ -270,7 +278,7 @@ class Run:
                     counts.failed,
                     counts.unknown,
                     counts.read,
-                    self._doing,
+                    f"{self._doing}: {self._scene.lacks}" if self._scene.lacks else self._doing,
                 )
             )
             await asyncio.sleep(1.0)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from client.addresses import Address
 from client.admin import QUORUM_REQUEST, Admin
 from client.cluster_client import ClusterClient
+from kraftbox.chaos.first_look import complaint
 from kraftbox.chaos.target import Target, TargetError, TargetNode
 from protocol.errors import ApiError, ProtocolError
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -58,6 +59,8 @@ class Scene:
         self.min_isr = min_isr
         self.doing = "the fault"
         """The current action, for messages about timeouts."""
+        self.lacks = ""
+        """The missing node or replica while `wait_until_whole` waits."""
         self._bootstrap: Sequence[Address] = target.bootstrap
         self._client: ClusterClient | None = None
 
@@ -150,22 +153,32 @@ class Scene:
         except (ApiError, OSError, ProtocolError) as error:
             raise TargetError(f"reassignment: {error}") from None
 
-    async def is_whole(self) -> bool:
-        """Return whether every node runs and every replica is in sync in the view of all brokers.
+    async def missing(self) -> str | None:
+        """Return what the cluster lacks, None if it is whole.
 
-        A broker that was cut off does not know yet what it missed, so one broker's view is not
+        It is whole if every node runs and every replica is in sync in the view of all brokers. A
+        broker that was cut off does not know yet what it missed, so one broker's view is not
         enough.
         """
         try:
             members = await self.members()
             if not all(one.is_running for one in members):
-                return False
+                return complaint(members) or "a node is starting"
             views = [await self.partitions()]
             brokers = [one.node_id for one in members if one.is_broker]
             views += await asyncio.gather(*map(self._partitions_seen_by, brokers))
-        except (ApiError, OSError, ProtocolError, TargetError):
-            return False
-        return all(partitions and all(map(_is_in_sync, partitions)) for partitions in views)
+        except (ApiError, OSError, ProtocolError, TargetError) as error:
+            return f"no complete view of the cluster: {error}"
+        for partitions in views:
+            if not partitions:
+                return f"a broker does not know {self.topic}"
+            for one in partitions:
+                if not _is_in_sync(one):
+                    return (
+                        f"{self.topic}-{one.number}: replicas {_ids(one.replicas)}, in sync "
+                        f"{_ids(one.isr)}, leader {one.leader if one.leader >= 0 else 'none'}"
+                    )
+        return None
 
     async def revive(self) -> None:
         """Start or resume nodes that do not run; failures are ignored."""
@@ -176,13 +189,18 @@ class Scene:
                     await self.target.act(action, member.node_id)
 
     async def wait_until_whole(self, wait_s: float) -> bool:
-        """Wait until the cluster is whole; return False if it is not within `wait_s`."""
+        """Wait until the cluster is whole; return False if it is not within `wait_s`.
+
+        `lacks` has what it lacked when it was last observed.
+        """
         self.doing = "the cluster to recover"
         deadline = time.monotonic() + wait_s
-        while not await self.is_whole():
+        while (lacks := await self.missing()) is not None:
+            self.lacks = lacks
             if time.monotonic() > deadline:
                 return False
             await asyncio.sleep(LOOK_AGAIN_S)
+        self.lacks = ""
         return True
 
     async def _connected(self) -> ClusterClient:
@@ -198,6 +216,10 @@ def _views(answer: MetadataResponse) -> list[PartitionView]:
         )
         for one in answer.topics[0].partitions
     ]
+
+
+def _ids(nodes: Sequence[int]) -> str:
+    return ", ".join(map(str, sorted(nodes))) or "none"
 
 
 def _is_in_sync(one: PartitionView) -> bool:

@@ -53,6 +53,8 @@ class TargetNode(NamedTuple):
     is_controller: bool
     is_running: bool
     pid: int | None
+    damage: str = ""
+    """The state of a node that is not whole, such as "killed" or "cut off"; empty if it is."""
 
 
 class Target(Protocol):
@@ -239,6 +241,10 @@ class LocalTarget:
             raise TargetError(f"cannot empty the disk of node {node_id}: {error}") from None
 
 
+DAMAGE = {state: state for state in ("killed", "stopped", "failed", "paused", "stopping")}
+"""The damage by the supervisor's state of a node."""
+REPAIRS = {"paused": "resume", "cut off": "reconnect"}
+"""The action against a damage; all others need a start."""
 HOST = 0
 """The clients' end of a link."""
 CUT = Link(loss=1.0)
@@ -255,6 +261,7 @@ def _member(node: dict[str, object]) -> TargetNode:
         is_controller="controller" in roles,
         is_running=node["state"] == "running",
         pid=pid,
+        damage="cut off" if node.get("cutOff") else DAMAGE.get(str(node["state"]), ""),
     )
 
 

@@ -20,6 +20,7 @@ from kraftbox.chaos import local
 from kraftbox.chaos.checks import is_broken
 from kraftbox.chaos.edn import edn_lines
 from kraftbox.chaos.faults import KINDS
+from kraftbox.chaos.first_look import free_topic, look_first
 from kraftbox.chaos.history import HistoryError, save
 from kraftbox.chaos.history import load as load_history
 from kraftbox.chaos.report import (
@@ -112,6 +113,13 @@ DirectoryOption = Annotated[
         "--dir", help="Directory of a cluster of `kraftbox up`; a stopped one is started."
     ),
 ]
+StartFlag = Annotated[
+    bool,
+    typer.Option(
+        "--start",
+        help="Start, resume and reconnect nodes first; otherwise such a cluster is refused.",
+    ),
+]
 AuditOption = Annotated[
     Path | None,
     typer.Option(
@@ -149,6 +157,7 @@ def chaos(
     compose: Annotated[
         Path | None, typer.Option("--compose", help="docker-compose file of a running project.")
     ] = None,
+    start: StartFlag = False,
     history: HistoryOption = None,
     edn: EdnOption = None,
     audit: AuditOption = None,
@@ -171,7 +180,7 @@ def chaos(
     SIGTERM, aborts.
     """
     if show_kinds:
-        _show_kinds()
+        _show_kinds(as_document=as_document)
         return
     if directory is not None and compose is not None:
         raise typer.BadParameter("give --dir or --compose, not both")
@@ -186,7 +195,7 @@ def chaos(
             if not as_document:
                 say(f"seed {first_seed}, {wanted}")
             load = Load(partitions=partitions, records_per_s=rate)
-            rounds = _Rounds(run_class, target, wanted, load, quiet=as_document)
+            rounds = _Rounds(run_class, target, wanted, load, start=start, quiet=as_document)
             outcome, last_seed = rounds.go(first_seed, until_broken=until_broken)
             path = _kept(outcome, last_seed, history, audit)
             _write(outcome, edn, junit)
@@ -361,12 +370,14 @@ class _Rounds:
         faults: _Faults,
         load: Load,
         *,
+        start: bool,
         quiet: bool,
     ) -> None:
         self._run_class = run_class
         self._target = target
         self._faults = faults
         self._load = load
+        self._start = start
         self._quiet = quiet
 
     def go(self, seed: int, *, until_broken: bool) -> tuple[RunResult, int]:
@@ -380,10 +391,11 @@ class _Rounds:
 
     async def _run(self, seed: int) -> RunResult:
         target, faults = self._target, self._faults
+        await look_first(target, start=self._start)
         brokers = sum(one.is_broker for one in await target.members())
         factor = min(REPLICATION_FACTOR, brokers)
         load = self._load._replace(
-            topic=f"chaos-{seed}",
+            topic=await free_topic(target.bootstrap, f"chaos-{seed}"),
             replication_factor=factor,
             min_insync_replicas=max(1, factor - 1),
         )
@@ -392,9 +404,10 @@ class _Rounds:
             "kinds": list(faults.kinds or ()),
             "brokers": brokers,
         }
-        show = _silent if self._quiet else _Shower().show
+        shower = _Shower()
+        show = _silent if self._quiet else shower.show
         run = self._run_class(target, load, seed, show=show, about=about)
-        with _signals(run):
+        with _signals(run), shower:
             return await run.go(faults.steps(seed), faults.length_s, len(faults.written or ()))
 
 
@@ -498,7 +511,20 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _show_kinds() -> None:
+def _show_kinds(*, as_document: bool) -> None:
+    if as_document:
+        say_json(
+            [
+                {
+                    "fault": name,
+                    "matrix": kind.number,
+                    "what": kind.text,
+                    "needs": sorted(kind.needs),
+                }
+                for name, kind in KINDS.items()
+            ]
+        )
+        return
     rows = [
         [name, kind.number, kind.text, ", ".join(sorted(kind.needs))]
         for name, kind in KINDS.items()
@@ -518,11 +544,22 @@ class _Shower:
     def __init__(self) -> None:
         self._told_s = -PLAIN_LINES_S
         self._doing = ""
+        self._is_line_open = False
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        """End the overwritten line, so that the next output begins on a line of its own."""
+        if self._is_line_open:
+            sys.stdout.write("\n")
+            self._is_line_open = False
 
     def show(self, seen: Progress) -> None:
         if sys.stdout.isatty():
             sys.stdout.write(f"\r\x1b[2K{escape(progress_line(seen))}")
             sys.stdout.flush()
+            self._is_line_open = True
         elif seen.doing != self._doing or seen.now_s - self._told_s >= PLAIN_LINES_S:
             self._told_s, self._doing = seen.now_s, seen.doing
             say(progress_line(seen))

@@ -11,6 +11,7 @@ import pytest
 
 from kraftbox.chaos import compose
 from kraftbox.chaos.compose import ComposeTarget
+from kraftbox.chaos.first_look import complaint
 from kraftbox.chaos.target import Ability, TargetError
 
 NODES = {"aaa111": (101, "controller", ""), "bbb222": (1, "broker", "PLAINTEXT_HOST://localhost:9")}
@@ -70,9 +71,11 @@ async def test_nodes_are_the_containers_with_a_node_id(docker: Docker) -> None:
     found = target()
     assert found.bootstrap == [("localhost", 9)]
     assert [tuple(one) for one in await found.members()] == [
-        (101, False, True, True, None),
-        (1, True, False, True, None),
+        (101, False, True, True, None, ""),
+        (1, True, False, True, None, ""),
     ]
+    docker.status["bbb222"] = "exited"
+    assert complaint(await found.members()) == "broker 1 is down"
     assert Ability.LINKS not in found.abilities
 
 

@@ -205,4 +205,4 @@ async def test_cluster_is_whole_only_if_every_broker_reports_full_isr(
         return [PartitionView(0, 2, [2, 3, 1], isr_told_by_3 if node_id == 3 else [1, 2, 3])]
 
     scene._partitions_seen_by = told_by  # type: ignore[method-assign]
-    assert await scene.is_whole() is whole
+    assert (await scene.missing() is None) is whole

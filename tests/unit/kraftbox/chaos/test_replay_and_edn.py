@@ -7,6 +7,7 @@ import re
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -104,8 +105,13 @@ def rounds(ends: dict[int, RunResult], *, until_broken: bool) -> tuple[list[Any]
             return ends.get(seed, RunResult(History(), [], []))
 
     faults = chaos._wanted(None, None, None, 1.0)._replace(kinds=KINDS)
-    made = chaos._Rounds(Noted, Target(), faults, Load(), quiet=True)
-    return seen, *made.go(7, until_broken=until_broken)
+    made = chaos._Rounds(Noted, Target(), faults, Load(), start=False, quiet=True)
+
+    async def free(_: Any, base: str) -> str:
+        return base
+
+    with mock.patch.object(chaos, "free_topic", free):
+        return seen, *made.go(7, until_broken=until_broken)
 
 
 def test_runs_go_on_with_the_next_seeds_until_a_promise_breaks(capsys: Any) -> None:

@@ -228,6 +228,7 @@ def test_live_view_escapes_cells_and_lines() -> None:
 OWN_TEXT = {
     "kraftbox/__main__.py": 1,
     "kraftbox/cli/audit.py": 2,
+    "kraftbox/cli/chaos.py": 1,
     "kraftbox/cli/output.py": 1,
     "kraftbox/cli/up.py": 3,
     "kraftbox/kafka_tools/__init__.py": 2,
