@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.nodes import resident_mb, waited_s
-from broker.tiering.journal import REPLAYED_AT_ONCE
+from broker.tiering.topic_reader import REPLAYED_AT_ONCE
 from protocol.batch.header import iter_checked
 from protocol.batch.records import Record, build_batch, read_batch
 from protocol.ids import TopicId

@@ -16,9 +16,9 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from broker.tiering.journal import TierUnavailable
 from broker.tiering.led import ClosedSegments, Led, TierMetadata, seen_by
 from broker.tiering.quota import RateLimit
+from broker.tiering.record_writer import TierUnavailable
 from broker.tiering.sources import SegmentGone, find_segment, opened, producer_snapshot
 from protocol.ids import random_uuid
 from runtime.clock import Clock

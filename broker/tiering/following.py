@@ -23,7 +23,7 @@ from broker.replication.partition.high_watermark import epochs_saved
 from broker.replication.partition.partition import Partition
 from broker.replication.partition.role import ReplicaRole
 from broker.tiering.counters import BuildCounters
-from broker.tiering.journal import TierUnavailable
+from broker.tiering.record_writer import TierUnavailable
 from broker.tiering.roles import remote_of
 from broker.tiering.turns import Turns
 from protocol.errors import ApiError, ErrorCode

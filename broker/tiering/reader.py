@@ -6,15 +6,10 @@ wait limit could never be read. One read may serve several fetches (`windows.py`
 requests the following offset gets more data per read. The part behind it is then read ahead, as
 soon as a fetch takes data and no other read waits for the store.
 
-Memory is bounded. A limited number of reads run at once, each of one part. A limited number wait
-for their turn and hold nothing. Results are kept for a limited time and up to a limited size.
-Further reads are refused with a retriable error. Sent data counts until the kernel has it
-(`held.py`). If clients that do not read their responses hold too much, no read starts until they
-read them or disconnect, as with an exhausted quota.
-
-The batches read are verified by their own checksums against the segment's metadata, and limited to
-what the replica's lineage shares with the segment (S1). They are checked once more with `holds`
-before they are sent, because the log may have been truncated in the meantime.
+Memory is bounded (`read_memory.py`). A limited number of reads run at once, each of one part
+(`part_reader.py`). A limited number wait for their turn and hold nothing. Further reads are refused
+with a retriable error. A result is checked once more with `holds` before it is sent, because the
+log may have been truncated in the meantime.
 """
 
 from __future__ import annotations
@@ -22,56 +17,40 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.tiering.held import HeldBuffers
 from broker.tiering.index_cache import IndexCache
+from broker.tiering.part_reader import CacheOf, PartReader, PartRequest, unavailable
 from broker.tiering.quota import RateLimit
+from broker.tiering.read_memory import ReadMemory, belongs_to
 from broker.tiering.settings import QuotaSettings, ReadSettings
 from broker.tiering.time_search import TimeSearch
 from broker.tiering.turns import Turns
-from broker.tiering.windows import KeptWindows, Place, Stream, Window, window_of
+from broker.tiering.windows import Stream, Window
 from protocol.errors import ApiError, ErrorCode
 from runtime.clock import Clock
 from runtime.errors import InvariantViolated
 from runtime.log import RateLimited, get_logger
 from runtime.tasks import Supervisor
 from storage.files import Files
-from storage.log.errors import BelowLocalStart, OffsetOutOfRange
-from storage.log.indexes import AbortedTxn, CorruptIndex
+from storage.log.indexes import CorruptIndex
 from storage.log.timestamps import TimestampOffset
 from storage.objects.port import ObjectError
-from storage.tiered.batches import CorruptSegment, own_batches
-from storage.tiered.cache import NO_REMOTE_END, RemoteEnd, SegmentCache, SharedSegment
+from storage.tiered.batches import CorruptSegment
+from storage.tiered.cache import NO_REMOTE_END, RemoteEnd
 from storage.tiered.lineage import Lineage
 from storage.tiered.segment_store import SegmentStore
-from storage.tiered.values import RemotePartition, RemoteSegment
 
 if TYPE_CHECKING:
     from storage.log.log import Log
 
-PART_BYTES_MAX: Final = 4 << 20
-"""Limit for one read, except for a first batch that is larger. For this size the store's cost per
-request is small; twice the size would save a tenth."""
-KEPT_BYTES_MAX: Final = 64 << 20
-HELD_BYTES_MAX: Final = 256 << 20
-"""Limit for kept results and for responses that clients have not read, together."""
-KEPT_MS: Final = 30_000.0
-"""How long a result is kept for a fetch."""
 FAILED_MS: Final = 5_000.0
 """How long the error of an abandoned read is kept for a fetch. A later fetch starts a new read, as
 the store may work again."""
 SWEEP_S: Final = 30.0
-INDEX_SLACK_BYTES: Final = 16 << 10
-"""Additional bytes to read. The index points to a batch before the requested one; the distance is
-known from the next index entry. Behind the last entry it is about `index.interval.bytes`."""
-FOLLOWED_MAX: Final = 1_000
-"""Number of ends of earlier reads that are remembered."""
 
 _log = get_logger("broker.tiering.reader")
-
-CacheOf: TypeAlias = Callable[[RemotePartition], SegmentCache | None]
 
 
 class _Key(NamedTuple):
@@ -96,6 +75,11 @@ class RemoteRead:
         self.error: ErrorCode | None = None
         self.done_ms = -1.0
         self._listeners: dict[Callable[[RemoteRead], None], None] = {}
+
+    @property
+    def part(self) -> PartRequest:
+        """The part of the log to read."""
+        return PartRequest(self.key.stream, self.log, self.key.offset, self.max_bytes)
 
     @property
     def done(self) -> bool:
@@ -136,7 +120,7 @@ class ReadCounters:
 
 @dataclass(slots=True)
 class _Books:
-    """The reader's state: running, waiting and failed reads by key, and kept results."""
+    """The reader's state: running, waiting and failed reads by key."""
 
     running: dict[_Key, RemoteRead] = field(default_factory=dict)
     pending: deque[RemoteRead] = field(default_factory=deque)
@@ -144,9 +128,6 @@ class _Books:
     """Running and pending reads."""
     failed: dict[_Key, RemoteRead] = field(default_factory=dict)
     """Failed reads whose error no fetch has received, oldest first."""
-    kept: KeptWindows = field(default_factory=KeptWindows)
-    followed: dict[tuple[bytes, int, int], Place] = field(default_factory=dict)
-    """By topic id, partition and offset: where a read ended, so the offset is the next to read."""
     lookups: int = 0
     """Number of lookups of offsets by time, running or waiting."""
 
@@ -171,7 +152,6 @@ class RemoteReader:
         self.indexes = indexes
         self.counters: dict[str, ReadCounters] = {}
         self._store = store
-        self._cache_of = cache_of
         self._settings = settings
         self._limit = RateLimit(quota, clock)
         self._files = files
@@ -179,7 +159,10 @@ class RemoteReader:
         self._clock = clock
         self._quiet = RateLimited(clock, 10_000)
         self._books = _Books()
-        self._held = HeldBuffers()
+        self._memory = ReadMemory()
+        self._parts = PartReader(
+            store, indexes, cache_of, self._memory, files, running=lambda: self.running
+        )
         self._lookups = Turns(lambda: settings().at_once)
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
@@ -208,7 +191,7 @@ class RemoteReader:
     @property
     def kept_bytes(self) -> int:
         """Size of the results that are kept."""
-        return self._books.kept.bytes
+        return self._memory.kept_bytes
 
     def reconfigured(self) -> None:
         """Apply changed limits; start waiting reads and lookups."""
@@ -226,7 +209,7 @@ class RemoteReader:
         if self.throttle_ms() > 0:
             return False
         self._forget_old()
-        return self._held.bytes < HELD_BYTES_MAX
+        return self._memory.has_room
 
     def read(self, log: Log, offset: int, max_bytes: int, *, committed: bool) -> RemoteRead:
         """Return the read at `offset`, which is below the local log start; start one if necessary.
@@ -246,7 +229,7 @@ class RemoteReader:
         found = books.known.get(key) or books.failed.pop(key, None)
         if found is not None:
             return found
-        window = self._find_kept(key, log)
+        window = self._memory.find(key.stream, log, offset)
         if window is not None:
             found = RemoteRead(key, log, max_bytes)
             found.finish(window, self._clock.monotonic_ms())
@@ -263,7 +246,7 @@ class RemoteReader:
 
     def remote_end(self, log: Log) -> RemoteEnd:
         """Return the last offset of this log in the tier, -1 while that is not known."""
-        cache = self._cache(log)
+        cache = self._parts.cache(log)
         if cache is None:
             return NO_REMOTE_END
         return cache.remote_end(Lineage(log.epochs.entries, log.log_end_offset))
@@ -279,25 +262,19 @@ class RemoteReader:
         """
         settings, books = self._settings(), self._books
         if books.lookups >= settings.at_once + settings.pending_max:
-            raise _failed("too many look-ups wait for the tier")
+            raise unavailable("too many look-ups wait for the tier")
         books.lookups += 1
         try:
             async with self._lookups:
-                cache = self._cache(log)
-                if cache is None:
-                    raise _failed("what the tier has is not known yet")
+                cache = self._parts.known_cache(log)
                 search = TimeSearch(self._store, self.indexes, self._files, log, cache)
                 if timestamp_ms is None:
                     return await search.highest()
                 return await search.first_at_or_after(timestamp_ms)
         except (ObjectError, CorruptSegment, CorruptIndex, OSError) as error:
-            raise _failed(str(error)) from error
+            raise unavailable(str(error)) from error
         finally:
             books.lookups -= 1
-
-    def _cache(self, log: Log) -> SegmentCache | None:
-        assert log.topic_id is not None
-        return self._cache_of(RemotePartition(log.topic_id, log.partition, log.topic))
 
     def taken(self, read: RemoteRead, last_offset: int) -> None:
         """Note that a fetch sends the read's records up to `last_offset`; read ahead, because the
@@ -306,7 +283,7 @@ class RemoteReader:
         if window is None:
             return
         if last_offset >= window.last_offset:
-            books.kept.spend(window, self._clock.monotonic_ms())
+            self._memory.spend(window, self._clock.monotonic_ms())
         following = window.last_offset + 1
         if (
             following >= log.local_log_start_offset
@@ -315,13 +292,8 @@ class RemoteReader:
             return
         if books.pending or self.running >= self._settings().at_once or not self.has_room:
             return
-        if self._has_room_for(len(books.running) + 1):
+        if self._memory.has_room_for(len(books.running) + 1):
             self.read(log, following, read.max_bytes, committed=read.key.stream.committed)
-
-    def _has_room_for(self, parts: int) -> bool:
-        """Return whether this number of parts can be kept in addition to the results not yet read
-        to the end."""
-        return self._books.kept.unread_bytes + PART_BYTES_MAX * parts <= KEPT_BYTES_MAX
 
     def give_up(self, read: RemoteRead) -> None:
         """Handle the end of a waiting fetch whose connection has closed. A read that has not begun
@@ -335,11 +307,7 @@ class RemoteReader:
     def holds(self, window: Window, log: Log, offset: int) -> bool:
         """Return whether `window`, read from `offset` on, belongs to this log: its last record has
         the same epoch here, which implies the same records before it."""
-        return (
-            log.log_start_offset <= offset
-            and window.last_offset < log.high_watermark
-            and log.epochs.epoch_at(window.last_offset) == window.last_epoch
-        )
+        return belongs_to(log, window, offset)
 
     # --- turns ----------------------------------------------------------------------------------
 
@@ -347,7 +315,7 @@ class RemoteReader:
         books = self._books
         while books.pending and len(books.running) < self._settings().at_once:
             read = books.pending.popleft()
-            window = self._find_kept(read.key, read.log)
+            window = self._memory.find(read.key.stream, read.log, read.key.offset)
             if window is not None:  # another read has returned the data
                 del books.known[read.key]
                 read.finish(window, self._clock.monotonic_ms())
@@ -359,7 +327,7 @@ class RemoteReader:
     async def _run(self, read: RemoteRead) -> None:
         result: Window | ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR  # if the node stops
         try:
-            result = await self._read(read)
+            result = await self._parts.read(read.part)
         except ApiError as error:
             result = error.code
         except (ObjectError, CorruptSegment, CorruptIndex, OSError) as error:
@@ -378,9 +346,7 @@ class RemoteReader:
         if isinstance(result, Window):
             counters.bytes += len(result.records)
             self._limit.record(len(result.records))
-            books.kept.add(read.key.stream, read.log, result, now_ms)
-            self._held.add(result.records, result.held_bytes)
-            self._note_end(read.key.stream, result)
+            self._memory.add(read.key.stream, read.log, result, now_ms)
         elif result is not ErrorCode.OFFSET_OUT_OF_RANGE:
             counters.errors += 1
         if not isinstance(result, Window) and not read.wanted:
@@ -389,13 +355,6 @@ class RemoteReader:
         self._forget_old()
         self._sweep_later()
         self._pump()
-
-    def _note_end(self, stream: Stream, window: Window) -> None:
-        if window.end is not None:
-            followed = self._books.followed
-            followed[stream.topic_id, stream.partition, window.last_offset + 1] = window.end
-            if len(followed) > FOLLOWED_MAX:
-                del followed[next(iter(followed))]
 
     def _sweep_later(self) -> None:
         """Schedule the removal of old results, for the case that no further read arrives."""
@@ -406,7 +365,7 @@ class RemoteReader:
         self._sweep = None
         self._forget_old()
         self.indexes.expire()
-        if self._books.kept or self._books.failed or len(self.indexes):
+        if self._memory or self._books.failed or len(self.indexes):
             self._sweep_later()
 
     def close(self) -> None:
@@ -417,21 +376,9 @@ class RemoteReader:
             self._sweep = None
         self.indexes.close()
 
-    def _find_kept(self, key: _Key, log: Log) -> Window | None:
-        """Return a kept result for this read. It stays for other readers, unless it is no longer
-        valid."""
-        window = self._books.kept.find(key.stream, log, key.offset)
-        if window is not None and not self.holds(window, log, key.offset):
-            self._books.kept.remove(window)
-            return None
-        return window
-
     def _forget_old(self) -> None:
-        books, now_ms = self._books, self._clock.monotonic_ms()
-        kept, failed = books.kept, books.failed
-        kept.remove_older(now_ms - KEPT_MS)
-        while kept and (kept.bytes > KEPT_BYTES_MAX or self._held.bytes >= HELD_BYTES_MAX):
-            kept.remove_one()
+        failed, now_ms = self._books.failed, self._clock.monotonic_ms()
+        self._memory.remove_old(now_ms)
         while failed and next(iter(failed.values())).done_ms <= now_ms - FAILED_MS:
             del failed[next(iter(failed))]
 
@@ -449,131 +396,3 @@ class RemoteReader:
                 error=str(error),
                 held_back=held_back,
             )
-
-    # --- one read -------------------------------------------------------------------------------
-
-    async def _read(self, read: RemoteRead) -> Window:
-        log, offset = read.log, read.key.offset
-        while True:
-            shared = self._find(log, offset)
-            found = await self._read_in(shared, read, offset)
-            if found is not None:
-                break
-            # The segment has no record from `offset` on: it was compacted before the topic was
-            # tiered.
-            offset = shared.offsets.last + 1
-            if offset >= log.local_log_start_offset:
-                found = await self._read_local(read, offset)
-                break
-        found = replace(found, first_offset=min(found.first_offset, read.key.offset))
-        if not read.key.stream.committed:
-            return found
-        first, end = found.first_offset, found.last_offset + 1
-        return replace(found, aborted=await self._aborted(log, first, end))
-
-    def _known(self, log: Log) -> SegmentCache:
-        """Return the metadata cache at this moment. Raises ApiError if it is not ready."""
-        cache = self._cache(log)
-        if cache is None:
-            raise _failed("what the tier has is not known yet")
-        return cache
-
-    def _find(self, log: Log, offset: int) -> SharedSegment:
-        """Return the segment with `offset`. Raises ApiError without one, or if the offset is below
-        the log start."""
-        if not log.log_start_offset <= offset:
-            raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)
-        lineage = Lineage(log.epochs.entries, log.log_end_offset)
-        shared = self._known(log).find_on(lineage, offset)
-        if shared is None:
-            # Not OFFSET_OUT_OF_RANGE: a reader that restarted elsewhere because of it would lose
-            # records.
-            raise _failed(f"the tier has no segment with offset {offset}")
-        return shared
-
-    async def _read_in(self, shared: SharedSegment, read: RemoteRead, offset: int) -> Window | None:
-        """Return the batches of a segment from `offset` on, or None if it has none.
-
-        Raises:
-            ObjectError: the store cannot be read.
-            CorruptSegment, CorruptIndex: the segment or an index is invalid.
-            OSError: a disk operation failed.
-        """
-        segment, last_shared = shared.segment, shared.offsets.last
-        position, size = await self._range(segment, read, offset)
-        while position < segment.size_bytes:
-            data, checked = await self._store.read_log(
-                segment, position, size, last_offset=last_shared, run=self._files.run
-            )
-            position += checked.whole_bytes
-            found = window_of(data, checked, offset, Place(segment.segment_id, position))
-            if found is not None:
-                return found
-            if not checked.whole_bytes and checked.cut_bytes <= size:
-                break  # only batches that this log does not share are left
-            size = max(size, checked.cut_bytes)
-        return None
-
-    async def _range(
-        self, segment: RemoteSegment, read: RemoteRead, offset: int
-    ) -> tuple[int, int]:
-        """Return the position in a segment to read from, and the number of bytes. Raises
-        ObjectError, CorruptSegment, CorruptIndex, OSError if the indexes cannot be read."""
-        indexes = await self.indexes.get(segment)
-        most = min(max(read.max_bytes, 1), PART_BYTES_MAX)
-        stream = read.key.stream
-        follows = self._books.followed.get((stream.topic_id, stream.partition, offset))
-        if follows is None:
-            position, begin = indexes.position(offset), indexes.beyond(offset)
-            gap = 0 if begin is None or offset <= segment.start_offset else begin - position
-            return position, most + max(INDEX_SLACK_BYTES, min(gap, PART_BYTES_MAX))
-        position = follows.position
-        if follows.segment_id != segment.segment_id:
-            position = indexes.position(offset)
-        size = most + INDEX_SLACK_BYTES
-        if self._has_room_for(len(self._books.running)):
-            size = PART_BYTES_MAX
-        end = indexes.begin_before(position + size)
-        # A batch that would be incomplete is left to the next read.
-        is_last = position + size >= segment.size_bytes
-        return position, size if is_last or end <= position else end - position
-
-    async def _read_local(self, read: RemoteRead, offset: int) -> Window:
-        """Return the records that follow on the local disk. Raises ApiError without any."""
-        log, most = read.log, min(max(read.max_bytes, 1), PART_BYTES_MAX)
-        end = log.last_stable_offset if read.key.stream.committed else log.high_watermark
-        try:
-            data = await log.read_cold(offset, most, max_offset=end)
-        except BelowLocalStart as error:
-            raise _failed(str(error)) from None
-        found = window_of(data, await self._files.run(own_batches, data), offset, None)
-        if found is None:
-            raise _failed(f"there are no records from {offset} on")
-        return found
-
-    async def _aborted(self, log: Log, offset: int, end_offset: int) -> tuple[AbortedTxn, ...]:
-        """Return the aborted transactions with records in [offset, end_offset). Their end markers
-        may be much later, in the tier or on the local disk. Raises ApiError if the metadata is not
-        ready."""
-        found: dict[AbortedTxn, None] = {}
-        while True:
-            local_start, cache = log.local_log_start_offset, self._known(log)
-            lineage = Lineage(log.epochs.entries, log.log_end_offset)
-            for shared in cache.with_aborted(lineage, offset):
-                indexes = await self.indexes.get(shared.segment)
-                for txn in indexes.aborted():
-                    if txn.last_offset > shared.offsets.last:
-                        break
-                    if txn.last_offset >= offset and txn.first_offset < end_offset:
-                        found[txn] = None
-                    if txn.last_stable_offset >= end_offset:
-                        return tuple(found)
-            if local_start == log.local_log_start_offset:
-                # Otherwise a local segment may have been deleted whose tier copy was not searched.
-                found |= dict.fromkeys(log.reader.aborted_transactions(offset, end_offset))
-                return tuple(found)
-
-
-def _failed(why: str) -> ApiError:
-    """Return a retriable error for one partition."""
-    return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, why)

@@ -15,8 +15,9 @@ import random
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from broker.tiering.journal import Journal, TierUnavailable
+from broker.tiering.journal import Journal
 from broker.tiering.pauses import Pauses
+from broker.tiering.record_writer import TierUnavailable
 from broker.tiering.turns import Turns
 from protocol.ids import TopicId
 from runtime.clock import Clock

@@ -25,8 +25,9 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.topic_settings import TopicSettings
 from broker.replication.partition.partition import Partition
 from broker.replication.partition.role import ReplicaRole
-from broker.tiering.journal import Journal, TierUnavailable
+from broker.tiering.journal import Journal
 from broker.tiering.pauses import Pauses
+from broker.tiering.record_writer import TierUnavailable
 from broker.tiering.removal import Remover
 from protocol.ids import TopicId
 from runtime.clock import Clock

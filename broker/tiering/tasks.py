@@ -13,10 +13,10 @@ from typing import Final
 from broker.tiering.copying import Copier, CopyRefused
 from broker.tiering.counters import TopicCounters
 from broker.tiering.expiring import Expirer
-from broker.tiering.journal import TierUnavailable
 from broker.tiering.led import Led, Replica, Seen, TierMetadata, seen_by
 from broker.tiering.local_cleaning import note_copied
 from broker.tiering.quota import RateLimit
+from broker.tiering.record_writer import TierUnavailable
 from broker.tiering.restoring import lacks_producers, restore_epochs, restore_producers
 from broker.tiering.rounds import Pace, Rounds
 from broker.tiering.settings import RemoteSettings, TaskSettings

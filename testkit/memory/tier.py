@@ -10,7 +10,8 @@ from typing import Any
 
 from broker.tiering.held import Part
 from broker.tiering.index_cache import IndexCache
-from broker.tiering.reader import KEPT_MS, RemoteRead, RemoteReader
+from broker.tiering.read_memory import KEPT_MS
+from broker.tiering.reader import RemoteRead, RemoteReader
 from broker.tiering.settings import QuotaSettings, ReadSettings
 from broker.tiering.windows import Cut, Window
 from protocol.errors import ApiError

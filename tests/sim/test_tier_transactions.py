@@ -206,7 +206,7 @@ def test_s7_for_long(seed: int) -> None:
     played(seed)
 
 
-ABORTED = "broker.tiering.reader:RemoteReader._aborted"
+ABORTED = "broker.tiering.part_reader:PartReader._aborted"
 
 
 @pytest.mark.rest

@@ -163,7 +163,7 @@ def test_transactions_across_both_tiers_keep_isolation_while_a_leader_fails() ->
     assert outcome.took_effect == {"kill": 1, "transactions": 1}
 
 
-ABORTED = "broker.tiering.reader:RemoteReader._aborted"
+ABORTED = "broker.tiering.part_reader:PartReader._aborted"
 
 
 @pytest.mark.parametrize(

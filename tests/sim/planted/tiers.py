@@ -77,8 +77,8 @@ TIERS: tuple[Bug, ...] = (
         "S|P26",
         "a journal continues from records that the metadata topic has lost",
         (
-            "broker.tiering.journal:Journal._lost_end",
-            "if metadata is not self._metadata or metadata.life(number) != life:",
+            "broker.tiering.topic_reader:TopicReader._lost_end",
+            "if metadata is not self.metadata or metadata.life(number) != life:",
             "if True:",
         ),
     ),

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from broker.replication.reading.replica_selector import RACK_AWARE
-from broker.tiering import reader
-from broker.tiering.reader import KEPT_MS
+from broker.tiering import read_memory
+from broker.tiering.read_memory import KEPT_MS
 from broker.tiering.settings import QuotaSettings
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest
@@ -305,7 +305,7 @@ async def test_answers_that_clients_do_not_fetch_hold_up_what_would_be_read(
 ) -> None:
     """Until one of these responses is gone, a fetch waits as if there were no data, without a
     remote read."""
-    monkeypatch.setattr(reader, "HELD_BYTES_MAX", 1_300)
+    monkeypatch.setattr(read_memory, "HELD_BYTES_MAX", 1_300)
     room = TierRoom()
     await room.fill((b"a" * 600,), (b"b" * 600,), (b"c" * 600,))
     unsent = [await answer(ask(room, offset)) for offset in (0, 1)]

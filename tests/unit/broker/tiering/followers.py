@@ -9,7 +9,7 @@ from typing import Any
 from broker.replication.fetching.fetcher import Reset
 from broker.replication.fetching.offset_resets import ListOffsetsReset
 from broker.tiering.following import TierBeginnings
-from broker.tiering.journal import TierUnavailable
+from broker.tiering.record_writer import TierUnavailable
 from protocol.batch.records import Producer
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse

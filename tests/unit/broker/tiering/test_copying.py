@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker.tiering import copying
-from broker.tiering.journal import TierUnavailable
+from broker.tiering.record_writer import TierUnavailable
 from broker.tiering.settings import QuotaSettings
 from protocol.batch.header import MAX_TIMESTAMP_POSITION
 from protocol.batch.records import Producer

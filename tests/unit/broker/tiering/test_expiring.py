@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from broker.tiering import expiring
-from broker.tiering.journal import TierUnavailable
 from broker.tiering.local_cleaning import note_copied
+from broker.tiering.record_writer import TierUnavailable
 from protocol.batch.records import NO_PRODUCER
 from storage.log.errors import OffsetOutOfRange
 from storage.objects import ObjectRetriable, Weather

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.tiering.journal import Journal, TierUnavailable
+from broker.tiering.journal import Journal
+from broker.tiering.record_writer import TierUnavailable
 from broker.tiering.topic_link import ReadFrom
 from protocol.errors import ErrorCode
 from protocol.ids import TopicId
@@ -222,7 +223,7 @@ async def test_writer_of_a_released_partition_fails_at_once(world: World) -> Non
     writing = asyncio.ensure_future(journal.write(segment(1, 0, 9)))
     await until(lambda: len(world.topic.logs[0]) == 1)
     journal.give_up(PARTITION)
-    with pytest.raises(TierUnavailable, match="given up"):
+    with pytest.raises(TierUnavailable, match="released"):
         await writing
 
 
@@ -366,12 +367,12 @@ async def test_reads_requested_before_the_end_was_lost_are_dropped(world: World)
     """S6: they contain records that no broker has any more."""
     journal, link = await with_copies(world)
     old = await link.read(1, {0: ReadFrom(0)})
-    metadata = journal._metadata
+    metadata = journal.reader.metadata
     assert metadata is not None
     life = metadata.life(0)
     world.topic.lose_end(0, 2)
     await until(lambda: journal.cache(PARTITION) is None)
-    await journal._take_over(metadata, old[0], life)
+    await journal.reader.take_over(metadata, old[0], life)
     assert metadata.seen_to(0) == 0
     await knows(journal, 1)
 
@@ -442,7 +443,7 @@ async def test_removal_without_its_mark_is_not_listed(
     world.topic.add(0, encode_record(removal(state)))
     journal = world.broker()
     journal.watch(0, lambda: None)
-    await until(lambda: journal._watches[0].ready)
+    await until(lambda: (watch := journal.watches.get(0)) is not None and watch.ready)
     assert journal.removals() == []
     world.topic.add(0, encode_record(removal(PartitionDeleteState.MARKED)))
     await until(lambda: journal.removals() == [PARTITION])

@@ -19,7 +19,7 @@ from unittest import mock
 import pytest
 
 from broker.tiering.copying import CopyRefused
-from broker.tiering.journal import TierUnavailable
+from broker.tiering.record_writer import TierUnavailable
 from runtime.clock import Clock
 from storage.files import MemoryFiles
 from storage.objects import ObjectError

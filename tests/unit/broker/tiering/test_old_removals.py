@@ -370,7 +370,7 @@ async def test_removal_holds_its_promises_whatever_happens_at_one_of_its_calls(
     for number in count():
         room = Room()
         if event is Room.topic_loses_its_end:
-            room.first.journal._consume_wait_ms = 200  # a writer may wait for its lost record
+            room.first.journal.writer.consume_wait_ms = 200  # a writer may wait for its lost record
         stops = room.first.stops
         stops.at(number, lambda room=room: event(room))  # type: ignore[misc]
         where = "?"

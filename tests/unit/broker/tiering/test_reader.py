@@ -7,14 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from broker.tiering.reader import (
-    FAILED_MS,
-    INDEX_SLACK_BYTES,
-    KEPT_BYTES_MAX,
-    KEPT_MS,
-    PART_BYTES_MAX,
-    RemoteRead,
-)
+from broker.tiering.part_reader import INDEX_SLACK_BYTES
+from broker.tiering.read_memory import KEPT_BYTES_MAX, KEPT_MS, PART_BYTES_MAX
+from broker.tiering.reader import FAILED_MS, RemoteRead
 from broker.tiering.settings import QuotaSettings
 from broker.tiering.windows import Cut
 from protocol.batch.header import iter_batches
@@ -262,7 +257,7 @@ async def test_unexpected_failure_ends_one_read_alone(monkeypatch: pytest.Monkey
         raise RuntimeError("oh")
 
     with monkeypatch.context() as patch:
-        patch.setattr("broker.tiering.reader.window_of", oh)
+        patch.setattr("broker.tiering.part_reader.window_of", oh)
         with pytest.raises(ApiError):
             await room.read(0)
     assert room.h.supervisor.survived == {"remote read": 1}
