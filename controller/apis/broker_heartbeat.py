@@ -27,7 +27,7 @@ def register(table: HandlerTable, controller: Controller) -> None:
     """Register the API in `table`."""
 
     def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> Reply:
-        controller.touch(
+        controller.contacts.touch(
             request.broker_id,
             epoch=request.broker_epoch,
             metadata_offset=request.current_metadata_offset,
@@ -60,4 +60,4 @@ def _note_shutdown(
     if reply.state is not BrokerState.CONTROLLED_SHUTDOWN:
         return
     if reply.moved_leaders or controller.heartbeats.shutdown_offset(request.broker_id) is None:
-        controller.begin_shutdown(request.broker_id, request.broker_epoch)
+        controller.contacts.begin_shutdown(request.broker_id, request.broker_epoch)

@@ -923,7 +923,7 @@ class TestATakeover:
         async def main() -> None:
             world = await self.world(controller_quorum_fetch_timeout_ms="1000")
             world.lead(3)
-            world.controller.process_gone(1)
+            world.controller.contacts.process_gone(1)
             await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 - 0.1)
             assert self.fenced(world) == []
             await asyncio.sleep(0.2)
@@ -940,11 +940,11 @@ class TestATakeover:
             world = await self.world()
             if early:
                 world.quorum._leader = (100, 3)
-                world.controller.process_gone(1)
+                world.controller.contacts.process_gone(1)
             world.lead(3)
             if not early:
-                world.controller.process_gone(1)
-            world.controller.process_gone(9)
+                world.controller.contacts.process_gone(1)
+            world.controller.contacts.process_gone(9)
             await asyncio.sleep(0.099)
             assert self.fenced(world) == []
             await asyncio.sleep(0.002)
@@ -960,13 +960,13 @@ class TestATakeover:
             world.quorum._leader = (100, 3)
             connections = {broker_id: FakeConnection() for broker_id in (1, 2, 77)}
             for broker_id, connection in connections.items():
-                world.controller.touch(
+                world.controller.contacts.touch(
                     broker_id,
                     epoch=epochs.get(broker_id, 0),
                     metadata_offset=0,
                     connection=connection,  # type: ignore[arg-type]
                 )
-            assert len(world.controller._early_contacts) == 2, "nobody else is remembered"
+            assert world.controller.contacts.early_count == 2, "only registered brokers are kept"
             world.lead(3)
             await asyncio.sleep(2)
             assert self.fenced(world) == []
@@ -986,7 +986,7 @@ class TestATakeover:
             world.quorum._leader = (100, 3)
             for broker_id, epoch in epochs.items():
                 for claimed in (epoch, epoch + 7, 2**63 - 1, -1):
-                    world.controller.touch(
+                    world.controller.contacts.touch(
                         broker_id,
                         epoch=claimed,
                         metadata_offset=0,
@@ -1009,7 +1009,9 @@ class TestATakeover:
             world = await self.world()
             world.lead(3)
             for broker in self.committed(world):
-                world.controller.touch(broker.id, epoch=broker.epoch, metadata_offset=2**63 - 1)
+                world.controller.contacts.touch(
+                    broker.id, epoch=broker.epoch, metadata_offset=2**63 - 1
+                )
             brokers = self.committed(world)
             lowest = world.controller.heartbeats.lowest_active_metadata_offset(brokers)
             assert lowest is not None and lowest <= world.quorum.log_end_offset
@@ -1024,7 +1026,7 @@ class TestATakeover:
         async def main() -> None:
             world = await self.world()
             world.quorum._leader = (100, 3)
-            world.controller.process_gone(1)
+            world.controller.contacts.process_gone(1)
             world.quorum.follow(7, 4)
             world.lead(5)
             await asyncio.sleep(0.5)
@@ -1200,7 +1202,7 @@ async def heartbeat(world: World, broker_id: int, epoch: int, connection: Any = 
         broker_epoch=epoch,
         current_metadata_offset=world.quorum.log_end_offset - 1,
     )
-    world.controller.touch(
+    world.controller.contacts.touch(
         broker_id,
         epoch=epoch,
         metadata_offset=request.current_metadata_offset,
