@@ -13,9 +13,8 @@ proves that no data was lost.
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -24,20 +23,23 @@ from broker.api_table import build_table
 from broker.context import BrokerContext
 from broker.controller_link.channel import ChannelPool, ControllerChannel
 from broker.controller_link.lifecycle import BrokerLifecycle, LifecycleTimes
-from broker.controller_link.lifecycle_sender import LifecycleSender
+from broker.controller_link.membership import Membership
+from broker.controller_link.registration import registration_request
 from broker.coordinators.cached_topics import CachedTopics
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.replicated_log import ReplicatedCoordinatorLog
 from broker.faults import plant_faults
+from broker.maintenance import Maintenance
 from broker.metadata.cache import MetadataCache
 from broker.metadata.lost_brokers import LostBrokers
-from broker.metadata.topic_settings import TopicSettingsTable, tiered_topics
+from broker.metadata.topic_settings import TopicSettingsTable
 from broker.metrics.families import BrokerMetrics
 from broker.metrics.groups import GroupMetrics
 from broker.quota.enforcer import QuotaEnforcer
 from broker.quota.metrics import QuotaMetrics
 from broker.quota.quotas import ClientQuotas
+from broker.replica_images import ReplicaBacklog, ReplicaImages
 from broker.replication.appends.early import EarlyAppends
 from broker.replication.appends.late import LateAppends
 from broker.replication.durability.epoch_saver import EpochSaver
@@ -54,26 +56,23 @@ from broker.replication.waiting.waiting_requests import WaitingRequests
 from broker.request_log import RequestLog
 from broker.settings import BrokerSettings
 from metalog.image.delta import MetadataDelta
-from metalog.image.values import EMPTY_IMAGE, MetadataImage
+from metalog.image.values import MetadataImage
 from metalog.loader import MetadataLoader
-from metalog.supported import SUPPORTED_FEATURES
-from protocol.errors import ApiError
 from protocol.messages.broker_registration import BrokerRegistrationRequest
 from protocol.topic_name import CONSUMER_OFFSETS_TOPIC
 from protocol.transport.admission import ConnectionGate
 from protocol.transport.memory import RequestMemory
 from protocol.transport.server import Server
 from runtime.clock import Clock
-from runtime.config import ConfigError, NodeConfig, keys_quorum, keys_remote, keys_topic
+from runtime.config import ConfigError, NodeConfig, keys_quorum, keys_remote
 from runtime.errors import StartupRefused
 from runtime.log import get_logger
 from runtime.metrics import Metrics
-from runtime.slices import SLICE_MS, SharedSlices, in_slices
+from runtime.slices import SharedSlices, in_slices
 from runtime.tasks import Supervisor
 from serving.listener_settings import connection_limits, server_limits
-from serving.listeners import SECURITY_PROTOCOL_IDS, Listeners
+from serving.listeners import Listeners
 from storage.files import Files
-from storage.files.reserve import OUT_OF_DESCRIPTORS
 from storage.log.cleaning.cleaner import CleanerSettings, LogCleaner
 from storage.log.cleaning.workers import worker_for
 from storage.log.config import LogConfig
@@ -86,9 +85,6 @@ from storage.log.manager_settings import LogManagerSettings
 if TYPE_CHECKING:
     from broker.tiering.tier import ObjectsFactory, Tier
 
-MAINTENANCE_MS: Final = 1_000.0
-NAMED_MAX: Final = 20
-"""Maximum number of topics named in one message."""
 CONTROLLED_SHUTDOWN_MS: Final = 30_000.0
 CLOSE_GRACE_MS: Final = 5_000.0
 
@@ -167,11 +163,8 @@ class BrokerServer:
         self._enforcer: QuotaEnforcer | None = None
         self.coordinator: GroupCoordinator | None = None
         self.replication: Replication | None = None
-        self._lifecycle_sender: LifecycleSender | None = None
-        self._heartbeats: ControllerChannel | None = None
-        self._maintenance: list[asyncio.Task[None]] = []
-        self._caught_up = False
-        self._advancing = False
+        self._membership: Membership | None = None
+        self._maintenance = Maintenance(supervisor)
         self._logs_open = False
         self._stopped = False
 
@@ -205,9 +198,16 @@ class BrokerServer:
         creator = self._build_creator(controller)
         tier = self._build_tier(creator)
         await self._open_logs()
+        membership = self._membership = self._build_membership()
         context = self.context = self._build_context(controller, tier)
         replication = self.replication = self._build_replication(context)
         self.replicas.connect(self._collaborators(context, replication))
+        self._images = ReplicaImages(
+            self.replicas,
+            membership,
+            tier=tier,
+            tiered_storage=self.config[keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE],
+        )
         self._loader.add_publisher(self._publish)
         groups = GroupConfig.of(self.config)
         offsets = ReplicatedCoordinatorLog(
@@ -247,12 +247,13 @@ class BrokerServer:
         await self._bind()
         self.coordinator.start()
         self.replication.start()
-        self._maintenance = [
-            self._supervisor.spawn(f"log {name}", self._repeat(chore))
-            for name, chore in self.logs.chores.jobs().items()
-        ]
-        self._maintenance.append(self._supervisor.spawn("log cleaner", self.cleaner.run()))
-        await self._join()
+        self._maintenance.start(self.logs.chores.jobs(), self.cleaner)
+        await membership.join(
+            self._registration,
+            lead_nothing=self.replicas.lead_nothing,
+            listen=self._listeners.listen,
+        )
+        self._gate.release(self._clock.monotonic_ms())
 
     async def stop(self, timeout_ms: float = CONTROLLED_SHUTDOWN_MS) -> None:
         """Leave the cluster with a controlled shutdown and stop. Safe on a broker whose start
@@ -260,14 +261,13 @@ class BrokerServer:
         if self._stopped:
             return
         self._stopped = True
-        await self._leave(timeout_ms)
+        if self._membership is not None:
+            controlled = self._static.controlled_shutdown
+            await self._membership.leave(timeout_ms if controlled else 0.0)
         if self.coordinator is not None:
             self.coordinator.close()
         await self._listeners.close(CLOSE_GRACE_MS)
-        for task in self._maintenance:
-            task.cancel()
-        if self._maintenance:
-            await asyncio.wait(self._maintenance)
+        await self._maintenance.stop()
         await self.cleaner.close()
         if self.replication is not None:
             await self.replication.close()
@@ -278,8 +278,8 @@ class BrokerServer:
             await self.context.elections.close()
             if self.context.tier is not None:
                 await self.context.tier.close()
-        if self._heartbeats is not None:
-            await self._heartbeats.close()
+        if self._membership is not None:
+            await self._membership.close()
         if self._logs_open or self.logs.loading:
             clean = await self.logs.close(self.lifecycle.broker_epoch)
             _log.info("broker stopped", clean=clean)
@@ -292,11 +292,9 @@ class BrokerServer:
             self.context.elections.controller_moved()
         if self.replication is not None:
             self.replication.controller_moved()
-        if self._heartbeats is not None:
-            self._heartbeats.controller_moved()
-        if self._lifecycle_sender is not None and self._controller_endpoint() is not None:
-            # The new controller has had no contact with any broker yet.
-            self._lifecycle_sender.controller_moved()
+        if self._membership is not None:
+            is_known = self._controller_endpoint() is not None
+            self._membership.controller_moved(is_known=is_known)
 
     # --- start, step by step ------------------------------------------------------------------
 
@@ -359,9 +357,18 @@ class BrokerServer:
         except (ConfigError, ObjectRefused, ImportError) as error:
             raise StartupRefused(f"tiered storage: {error}") from error
 
+    def _build_membership(self) -> Membership:
+        return Membership(
+            self.lifecycle,
+            self._channel("heartbeat"),
+            node_id=self.config.node_id,
+            incarnation_id=self._incarnation_id,
+            supervisor=self._supervisor,
+            clock=self._clock,
+        )
+
     def _build_context(self, controller: ControllerChannel, tier: Tier | None) -> BrokerContext:
         config, clock = self.config, self._clock
-        self._heartbeats = self._channel("heartbeat")
         late_appends = LateAppends(
             self.replicas, files=self._files, clock=clock, supervisor=self._supervisor
         )
@@ -404,7 +411,7 @@ class BrokerServer:
             self._files, self._supervisor, replicas.storage_failed, replicas.carry_out
         )
         return Collaborators(
-            schedule=self._advance_soon,
+            schedule=ReplicaBacklog(replicas, context.early_appends).schedule,
             flush=context.flusher.want,
             save_epochs=saver.want,
             propose=replication.isr_changes.propose,
@@ -433,6 +440,7 @@ class BrokerServer:
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         assert self.context is not None
+        assert self._membership is not None
         self.metadata.publish(delta, image)
         self.context.lost.published(self._clock.monotonic_ms())
         if self.coordinator is not None and (gone := delta.deleted_topics):
@@ -444,28 +452,16 @@ class BrokerServer:
         if self._enforcer is not None and image.client_quotas is not delta.before.client_quotas:
             self._enforcer.publish(image.client_quotas)
         registered = image.cluster.brokers.get(self.config.node_id)
-        ours = registered is not None and registered.incarnation_id == self._incarnation_id
-        if self._caught_up and not ours:
-            # Another process with this id may lead the same partitions. The lifecycle reports the
-            # reason.
-            self.replicas.lead_nothing()
-        elif self._caught_up:
-            # Apply the min ISR with which the controller made a new ISR before that ISR.
-            self.replicas.reconfigure(changed)
-            self.replicas.apply(delta)
-        elif ours and not self._refuses(image):
-            self._catch_up(image)
+        is_own = self._membership.is_own(registered)
+        self._images.publish(delta, image, changed, is_own=is_own)
         self.context.early_appends.look()
         self.context.sessions.followers_registered(delta.brokers, image.cluster.brokers)
         if self.replication is not None:
             self.replication.published(delta)
         if self.context.tier is not None:
             self.context.tier.published()
-        if self._lifecycle_sender is not None:
-            lacks = self.replication is not None and self.replication.lacks_directories(image)
-            self._lifecycle_sender.metadata_replayed(
-                image.provenance.offset, registered, lacks_directories=lacks
-            )
+        lacks = self.replication is not None and self.replication.lacks_directories(image)
+        self._membership.published(image.provenance.offset, registered, lacks_directories=lacks)
 
     def _follow(self, effective: NodeConfig) -> None:
         """Apply changed dynamic values that are not part of topics' settings."""
@@ -476,48 +472,6 @@ class BrokerServer:
         if self.context is not None and self.context.tier is not None:
             self.context.tier.follow(effective)
 
-    def _refuses(self, image: MetadataImage) -> bool:
-        """Refuse the start if topics are tiered and tiered storage is off: a tiered topic's local
-        logs would be mistaken for all of its data. Returns: whether it was refused."""
-        if self.config[keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE]:
-            return False
-        tiered = tiered_topics(image)
-        if tiered and self._lifecycle_sender is not None:
-            more = f" and {len(tiered) - NAMED_MAX} more" if len(tiered) > NAMED_MAX else ""
-            self._lifecycle_sender.refuse(
-                f"{keys_remote.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name}=false, but the cluster has "
-                f"tiered topics: {', '.join(tiered[:NAMED_MAX])}{more}. Switch it on, or delete "
-                f"them, or switch their {keys_topic.REMOTE_STORAGE_ENABLE.name} off, before"
-            )
-        return bool(tiered)
-
-    def _catch_up(self, image: MetadataImage) -> None:
-        """Apply the first image that contains this process's registration, which is newer than
-        everything in its logs. Older images are not applied."""
-        self._caught_up = True
-        strays = self.replicas.set_strays_aside(image)
-        if strays:
-            _log.warning("renamed logs of unassigned partitions", logs=strays[:NAMED_MAX])
-        if self.context is not None and self.context.tier is not None:
-            self.context.tier.caught_up()
-        self.replicas.apply(MetadataDelta(EMPTY_IMAGE, image))
-
-    def _advance_soon(self) -> None:
-        """Process the replicas' backlog: a first slice at once, the rest between other work."""
-        if self._advancing:
-            return
-        self._advancing = True
-        self._advance()
-
-    def _advance(self) -> None:
-        is_more_left = self.replicas.advance(SLICE_MS)
-        if self.context is not None:
-            self.context.early_appends.look()
-        if is_more_left:
-            asyncio.get_running_loop().call_soon(self._advance)
-        else:
-            self._advancing = False
-
     async def _bind(self) -> None:
         self._gate.hold()
         memory = RequestMemory(self._static.request_memory_bytes)
@@ -527,27 +481,6 @@ class BrokerServer:
             bounded = listener.name != protected or alone
             await self._listeners.bind(listener, self._table, memory=memory if bounded else None)
 
-    async def _join(self) -> None:
-        assert self._heartbeats is not None
-        self._lifecycle_sender = LifecycleSender(
-            self.lifecycle,
-            node_id=self.config.node_id,
-            incarnation_id=self._incarnation_id,
-            registration=self._registration,
-            lead_nothing=self.replicas.lead_nothing,
-            listen=self._listeners.listen,
-            channel=self._heartbeats,
-            supervisor=self._supervisor,
-            clock=self._clock,
-        )
-        self._heartbeats.on_lost(self._lifecycle_sender.contact_lost)
-        self._lifecycle_sender.start()
-        self._supervisor.spawn("broker lifecycle", self._lifecycle_sender.run())
-        await self._lifecycle_sender.ready
-        # A client that receives an empty list of brokers may not retry for minutes (librdkafka).
-        await self._lifecycle_sender.listed
-        self._gate.release(self._clock.monotonic_ms())
-
     def _meta(self) -> MetaProperties:
         meta = read_meta(self._files, self.config.log_dir)
         if meta is None:
@@ -555,48 +488,17 @@ class BrokerServer:
         return meta
 
     def _registration(self) -> BrokerRegistrationRequest:
-        config, meta = self.config, self._meta()
-        return BrokerRegistrationRequest(
-            broker_id=config.node_id,
+        return registration_request(
+            broker_id=self.config.node_id,
             cluster_id=self.metadata.cluster_id,
             incarnation_id=self._incarnation_id,
-            listeners=[
-                BrokerRegistrationRequest.Listener(
-                    name=listener.name,
-                    host=listener.host,
-                    port=listener.port,
-                    security_protocol=SECURITY_PROTOCOL_IDS[listener.protocol],
-                )
-                for listener in self._listeners.advertised(config.advertised_listeners)
-            ],
-            features=[
-                BrokerRegistrationRequest.Feature(
-                    name=name,
-                    min_supported_version=levels.min_level,
-                    max_supported_version=levels.max_level,
-                )
-                for name, levels in sorted(SUPPORTED_FEATURES.items())
-            ],
+            listeners=self._listeners.advertised(self.config.advertised_listeners),
             rack=self._static.rack,
-            log_dirs=[] if meta.directory_id is None else [meta.directory_id],
+            directory_id=self._meta().directory_id,
             previous_broker_epoch=self.logs.previous_broker_epoch,
         )
 
     # --- while running ------------------------------------------------------------------------
-
-    async def _repeat(self, chore: Callable[[], Awaitable[object]]) -> None:
-        while True:
-            await asyncio.sleep(MAINTENANCE_MS / 1000.0)
-            try:
-                await chore()
-            except OSError as error:
-                if error.errno not in OUT_OF_DESCRIPTORS:
-                    raise  # an error of the disk
-                _log.warning("log maintenance is tried again", error=str(error))
-            except ApiError:
-                raise
-            except Exception as error:  # noqa: BLE001 - headers are what producers wrote
-                self._supervisor.survive("log maintenance", error)
 
     def _log_failed(self, log: Log, error: BaseException) -> None:
         partition = self.replicas.get(log.topic, log.partition)
@@ -608,14 +510,3 @@ class BrokerServer:
     def _storage_failed(self, what: str, error: BaseException) -> None:
         # There is one log directory: without it, this broker has nothing left to serve.
         self._supervisor.report(what, error)
-
-    # --- stop ---------------------------------------------------------------------------------
-
-    async def _leave(self, timeout_ms: float) -> None:
-        sender = self._lifecycle_sender
-        if sender is None:
-            return
-        if not self._static.controlled_shutdown:
-            timeout_ms = 0.0
-        sender.request_shutdown(timeout_ms)
-        await asyncio.wait([sender.may_stop], timeout=timeout_ms / 1000.0 + 1.0)

@@ -722,7 +722,7 @@ class HeldRemovals(MemoryFiles):
 async def test_logs_are_flushed_while_deleted_ones_go(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.assembly.MAINTENANCE_MS", 5.0)
+    monkeypatch.setattr("broker.maintenance.MAINTENANCE_MS", 5.0)
     world.files = files = HeldRemovals()
     meta = MetaProperties(cluster_id="cluster", node_id=1, directory_id=DIRECTORY_ID)
     write_meta(files, "/data", meta)
