@@ -107,7 +107,7 @@ class ControllerServer:
         self._registration: asyncio.Task[None] | None = None
         self._counts: ImageCounts | None = None
         self._unregister_metrics = metrics.register(self.collect)
-        quorum.watch_gone(self.controller.contacts.process_gone)
+        quorum.watchers.watch_gone(self.controller.contacts.process_gone)
 
     # --- life ---------------------------------------------------------------------------------
 

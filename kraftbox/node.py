@@ -186,7 +186,7 @@ class Node:
         await self.quorum.start()
         if config.is_broker:
             self.broker = self._build_broker(self.loader, self.quorum)
-            self.quorum.watch_leader(self.broker.controller_moved)
+            self.quorum.watchers.watch_leader(self.broker.controller_moved)
             await self.broker.start()
         _log.info(RECOVERED, node_id=config.node_id, cluster_id=self.cluster_id)
 

@@ -103,7 +103,7 @@ class QuorumApis:
             elif not later.done():
                 _set_response(later, respond, answer)
 
-        self._node.ask(make, then)
+        self._node.driver.request(make, then)
         if ready:
             return ready[0]
         later = asyncio.get_running_loop().create_future()
@@ -405,7 +405,7 @@ class _WaitingUpdate:
         self._node = node
         loop = asyncio.get_running_loop()
         self.future: asyncio.Future[UpdateRaftVoterResponse] = loop.create_future()
-        node.ask(lambda token: wire.voter_update_asked(token, request), self._decided)
+        node.driver.request(lambda token: wire.voter_update_asked(token, request), self._decided)
 
     def _decided(self, reply: ReplyVoterUpdate) -> None:
         if self.future.done():
@@ -420,7 +420,7 @@ class _WaitingUpdate:
         wait_s = node.config.timing.request_timeout_ms / 1000.0
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(wait_s, self._answer, ErrorCode.REQUEST_TIMED_OUT)
-        self._forget = node.watch(self._check)
+        self._forget = node.watchers.watch_log(self._check)
         self.future.add_done_callback(self._done)
         self._check()
 
@@ -452,7 +452,7 @@ class _WaitingFetch:
         loop = asyncio.get_running_loop()
         self.future: asyncio.Future[FetchResponse] = loop.create_future()
         self._timer = loop.call_later(request.max_wait_ms / 1000.0, self._answer)
-        self._forget = self._node.watch(self._check)
+        self._forget = self._node.watchers.watch_log(self._check)
         self.future.add_done_callback(self._done)
 
     def _state(self) -> tuple[Any, ...]:
@@ -468,7 +468,9 @@ class _WaitingFetch:
             return
         self._forget()
         try:
-            self._node.ask(lambda token: wire.fetch_asked(token, self._request), self._respond)
+            self._node.driver.request(
+                lambda token: wire.fetch_asked(token, self._request), self._respond
+            )
         except Exception as error:  # noqa: BLE001 - it fails the fetch, not the caller
             if not self.future.done():
                 self.future.set_exception(error)

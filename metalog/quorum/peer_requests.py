@@ -8,7 +8,7 @@ one before it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from metalog.quorum import wire
@@ -87,34 +87,46 @@ class PeerRequests:
 
     # --- effects of the core ------------------------------------------------------------------
 
-    def send_vote(self, effect: SendVote) -> None:
+    def table(self) -> Mapping[type[Any], Callable[[Any], None]]:
+        """Return the function for each kind of effect."""
+        return {
+            SendVote: self._send_vote,
+            SendBeginEpoch: self._send_begin_epoch,
+            SendEndEpoch: self._send_end_epoch,
+            SendVoterUpdate: self._send_voter_update,
+            SendFetch: self._send_fetch,
+            FindLeader: self._send_find_leader,
+            InstallSnapshot: self._send_fetch_snapshot,
+        }
+
+    def _send_vote(self, effect: SendVote) -> None:
         poll = effect.epoch, effect.pre_vote
         self._request(RequestKind.VOTE, effect.to, lambda: self._vote(effect), poll=poll)
 
-    def send_begin_epoch(self, effect: SendBeginEpoch) -> None:
+    def _send_begin_epoch(self, effect: SendBeginEpoch) -> None:
         self._request(RequestKind.BEGIN_EPOCH, effect.to, lambda: self._begin_epoch(effect))
 
-    def send_end_epoch(self, effect: SendEndEpoch) -> None:
+    def _send_end_epoch(self, effect: SendEndEpoch) -> None:
         task = self._request(RequestKind.END_EPOCH, effect.to, lambda: self._end_epoch(effect))
         self.end_epoch_tasks.add(task)
         task.add_done_callback(self.end_epoch_tasks.discard)
 
-    def send_voter_update(self, effect: SendVoterUpdate) -> None:
+    def _send_voter_update(self, effect: SendVoterUpdate) -> None:
         self._request(RequestKind.UPDATE_VOTER, effect.to, lambda: self._update_voter(effect))
 
-    def send_fetch(self, effect: SendFetch) -> None:
+    def _send_fetch(self, effect: SendFetch) -> None:
         self._stop_fetching()
         self._fetching = self._request(
             RequestKind.FETCH, effect.to, lambda: self._fetch_from_leader(effect), effect.fetch_id
         )
 
-    def find_leader(self, effect: FindLeader) -> None:
+    def _send_find_leader(self, effect: FindLeader) -> None:
         self._stop_fetching()
         self._fetching = self._request(
             RequestKind.FETCH, NOBODY, lambda: self._find_leader(effect), effect.fetch_id
         )
 
-    def fetch_snapshot(self, effect: InstallSnapshot) -> None:
+    def _send_fetch_snapshot(self, effect: InstallSnapshot) -> None:
         self._stop_fetching()
         self._fetching = self._spawn("fetch a metadata snapshot", self._fetch_snapshot(effect))
 

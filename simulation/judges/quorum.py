@@ -37,7 +37,7 @@ class QuorumJudge(Judge):
         epoch, mark = quorum.leader()[1], quorum.high_watermark
         # While quorum-state is written no other node learns the epoch: a process that ends may
         # forget it.
-        settled = not quorum.is_persisting
+        settled = not quorum.driver.is_persisting
         known_leader = quorum.core.leader_id
         seen = (epoch, quorum.is_leader, mark, settled, known_leader)
         old = self._seen.get(life)

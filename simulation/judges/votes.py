@@ -9,16 +9,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from metalog.quorum import node as quorum_node
 from metalog.quorum.core.messages import ReplyVote, VoteAsked
 from metalog.quorum.core.quorum import QuorumCore
+from metalog.quorum.driver import Answer, CoreDriver
 from simulation.judges.judge import Judge
 from simulation.world.invariants import Violation
 from simulation.world.life import CURRENT_LIFE
 
 if TYPE_CHECKING:
     from metalog.quorum.core.voters import ReplicaKey
-    from metalog.quorum.node import QuorumNode
     from simulation.judges.world import JudgedWorld
     from simulation.world.cluster import NodeLife
 
@@ -37,31 +36,32 @@ class VoteJudge(Judge):
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
         """Hook into the place that every vote request and response passes."""
-        step, reply = QuorumCore.step, quorum_node._EFFECTS[ReplyVote]
+        step, answer = QuorumCore.step, CoreDriver.answer
 
         def asked(core: QuorumCore, event: Any, now_ms: float) -> Any:
             if isinstance(event, VoteAsked) and not event.pre_vote:
                 self._asked[id(core), event.token] = event
             return step(core, event, now_ms)
 
-        def answered(node: QuorumNode, effect: ReplyVote) -> None:
-            question = self._asked.pop((id(node.core), effect.token), None)
+        def answered(driver: CoreDriver, effect: Answer) -> None:
+            request = self._asked.pop((id(driver.core), effect.token), None)
             life: Any = CURRENT_LIFE.get()
-            if question is not None and effect.granted and life is not None:
-                self._look(life, node, question)
+            granted = isinstance(effect, ReplyVote) and effect.granted
+            if request is not None and granted and life is not None:
+                self._look(life, driver, request)
                 self._changes.marked.add(id(self))
-            reply(node, effect)
+            answer(driver, effect)
 
         with (
             mock.patch.object(QuorumCore, "step", asked),
-            mock.patch.dict(quorum_node._EFFECTS, {ReplyVote: answered}),
+            mock.patch.object(CoreDriver, "answer", answered),
         ):
             yield
 
-    def _look(self, life: NodeLife, node: QuorumNode, question: VoteAsked) -> None:
-        machine, candidate, epoch = life.machine, question.candidate, question.epoch
+    def _look(self, life: NodeLife, driver: CoreDriver, request: VoteAsked) -> None:
+        machine, candidate, epoch = life.machine, request.candidate, request.epoch
         first = self._given.setdefault((machine.node_id, machine.directory_id, epoch), candidate)
-        path = node.log.state_file.path
+        path = driver.log.state_file.path
         file = json.loads(machine.disk.read(path)) if machine.disk.exists(path) else {}
         told = (file.get("leaderEpoch", -1), file.get("votedId", -1))
         if first != candidate:

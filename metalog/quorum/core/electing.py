@@ -130,7 +130,7 @@ class Electing:
 
     def _win(self, election: ElectionState) -> None:
         self._replica.lost_elections = 0
-        self._following.forget_lost_leader()
+        self._following.patience.forget_lost_leader()
         self._leading.begin(election.granting_ids)
 
     def _backoff_ms(self) -> int:

@@ -25,6 +25,7 @@ from metalog.quorum.core.messages import (
     SnapshotPieceFetched,
     TruncateLog,
 )
+from metalog.quorum.core.patience import Patience
 from metalog.quorum.core.replica import Replica
 from metalog.quorum.core.roles import (
     Cause,
@@ -40,13 +41,6 @@ from protocol.errors import ErrorCode
 from runtime.errors import InvariantViolated, invariant
 from runtime.marks import mark
 
-LOST_LEADER_TIMEOUT_MS = 250.0
-"""First fetch timeout of a non-voter for a leader that it has just lost and found again.
-
-The nodes that it queried may not have noticed the loss yet. The timeout doubles each time, up to
-the usual fetch timeout.
-"""
-
 
 class Following:
     """Following of a leader by a replica."""
@@ -57,13 +51,7 @@ class Following:
         self._leader_high_watermark = -1
         self._fetches = 0
         self._fetch_after_flush = False
-        # the leader that timed out, and its epoch
-        self._lost: tuple[int, int] | None = None
-        self._lost_times = 0
-        # consecutive snapshots that this node's disk did not store
-        self._not_stored = 0
-        # consecutive leaders whose port refused before they answered a fetch
-        self._refusals = 0
+        self.patience = Patience(replica)
 
     def _pending(self) -> PendingFetch | None:
         state = self._replica.state
@@ -96,35 +84,16 @@ class Following:
         if not endpoints:
             voter = replica.voters.get(leader_id)
             endpoints = () if voter is None else voter.endpoints
-        timeout_ms = self._fetch_timeout_ms()
-        if self._lost != (leader_id, replica.epoch):
-            self._lost = None
-        elif role is Role.OBSERVER:
-            timeout_ms = min(timeout_ms, LOST_LEADER_TIMEOUT_MS * 2.0**self._lost_times)
-        deadline_ms = replica.now_ms + timeout_ms
+        deadline_ms = replica.now_ms + self.patience.first_timeout_ms(role, leader_id)
         replica.enter(cause, FollowerState(role, leader_id, endpoints, deadline_ms))
         replica.persist()
         self._fetch()
 
-    def _fetch_timeout_ms(self) -> float:
-        """Return the timeout for a leader's answer, with jitter.
-
-        A leader answers all its followers at once. Without jitter they would also start elections
-        at once.
-        """
-        timeout_ms = self._replica.timing.fetch_timeout_ms
-        return timeout_ms + self._replica.jitter(max(1, timeout_ms // 8))
-
     def leader_lost(self, state: FollowerState) -> None:
         """Note that the leader of a non-voter has not answered in time, and look for a leader."""
         mark("quorum.observer-lost-leader")
-        lost = (state.leader_id, self._replica.epoch)
-        self._lost_times = min(self._lost_times + 1, 10) if lost == self._lost else 0
-        self._lost = lost
+        self.patience.leader_lost(state.leader_id)
         self.detach(Cause.FETCH_TIMEOUT, self._replica.epoch)
-
-    def forget_lost_leader(self) -> None:
-        self._lost = None
 
     def observe(self, epoch: int, leader_id: int | None) -> bool:
         """Note an epoch and leader from a peer's message. Returns: True if they were new."""
@@ -237,8 +206,9 @@ class Following:
             return
         assert isinstance(state, FollowerState)
         state.fetched, state.refused = True, False
-        self._lost, self._refusals, replica.lost_elections = None, 0, 0
-        state.deadline_ms = replica.now_ms + self._fetch_timeout_ms()
+        self.patience.leader_answered()
+        replica.lost_elections = 0
+        state.deadline_ms = replica.now_ms + self.patience.fetch_timeout_ms()
         if event.snapshot is not None:
             mark("quorum.snapshot-fetched")
             state.fetch.id = event.fetch_id
@@ -296,16 +266,16 @@ class Following:
         takes."""
         state = self._replica.state
         if self.awaits(event.fetch_id) and isinstance(state, FollowerState):
-            state.deadline_ms = self._replica.now_ms + self._fetch_timeout_ms()
+            state.deadline_ms = self._replica.now_ms + self.patience.fetch_timeout_ms()
 
     def on_snapshot_installed(self, event: SnapshotInstalled) -> None:
         replica, state = self._replica, self._replica.state
         replica.flushed_end = replica.log.end_offset
         self._follow_high_watermark(event.id.offset)
-        self._not_stored = 0
+        self.patience.snapshot_stored()
         if isinstance(state, FollowerState):
             state.fetch.id = None
-            state.deadline_ms = replica.now_ms + self._fetch_timeout_ms()
+            state.deadline_ms = replica.now_ms + self.patience.fetch_timeout_ms()
             self._fetch()
 
     def fetch_failed(self, event: RequestFailed) -> None:
@@ -319,18 +289,7 @@ class Following:
         self._retry_fetch()
         if event.not_stored:
             mark("quorum.not-stored")
-            pending.retry_ms = self._replica.now_ms + self._disk_pause_ms()
-
-    def _disk_pause_ms(self) -> float:
-        """Return the backoff after the disk refused a snapshot.
-
-        A full disk is not tried every 20 ms. But the backoff stays short enough that this replica
-        does not mistake its leader for lost.
-        """
-        timing = self._replica.timing
-        pause_ms = timing.retry_backoff_ms * 2.0 ** min(self._not_stored, 20)
-        self._not_stored += 1
-        return min(pause_ms, timing.fetch_timeout_ms / 2.0)
+            pending.retry_ms = self._replica.now_ms + self.patience.disk_pause_ms()
 
     def _leader_refused(self) -> None:
         """Start a pre-vote early, because the leader's port refuses connections.
@@ -344,12 +303,7 @@ class Following:
         if not isinstance(state, FollowerState) or state.refused:
             return
         state.refused, state.fetched = True, False
-        first_ms = replica.timing.retry_backoff_ms
-        times, self._refusals = self._refusals, min(self._refusals + 1, 10)
-        bound_ms = min(first_ms << times, replica.timing.fetch_timeout_ms)
-        # The first time, all followers have just lost the leader; the first candidate finds the
-        # others ready to vote.
-        at_ms = replica.now_ms + bound_ms - first_ms + replica.jitter(max(1, bound_ms))
+        at_ms = replica.now_ms + self.patience.refused_wait_ms()
         state.deadline_ms = min(state.deadline_ms, at_ms)
 
     def _retry_fetch(self) -> None:
@@ -368,7 +322,7 @@ class Following:
         """Fetch from the leader what follows the local log, one request at a time."""
         replica, log, state = self._replica, self._replica.log, self._replica.state
         if isinstance(state, FollowerState) and self._may_send(state.fetch):
-            patient = self._lost is None
+            patient = not self.patience.has_lost_leader
             fetch_id = self._sent(state.fetch)
             replica.effects.append(
                 SendFetch(

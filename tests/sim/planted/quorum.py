@@ -7,7 +7,8 @@ from testkit.planting import Bug, bug
 LEADING = "metalog.quorum.core.leading:Leading"
 FOLLOWING = "metalog.quorum.core.following:Following"
 ELECTING = "metalog.quorum.core.electing:Electing"
-NODE = "metalog.quorum.node:QuorumNode"
+EFFECTS = "metalog.quorum.effects:LogEffects"
+DRIVER = "metalog.quorum.driver:CoreDriver"
 REQUESTS = "metalog.quorum.peer_requests:PeerRequests"
 
 FETCHES_AT_ONCE = (
@@ -17,13 +18,13 @@ FETCHES_AT_ONCE = (
         "if False:",
     ),
     (
-        f"{NODE}._on_append_fetched",
+        f"{EFFECTS}._append_fetched",
         "self._appended()",
         """self._appended()
-    effects = self.core._replica.effects
+    effects = self._core._replica.effects
     known = len(effects)
-    self.core._following._fetch()
-    self._queue.extend(effects[known:])""",
+    self._core._following._fetch()
+    self._driver._queue.extend(effects[known:])""",
     ),
 )
 """Let a fetch be sent before the records of the one before it are flushed. Waiting for the flush
@@ -34,7 +35,7 @@ QUORUM: tuple[Bug, ...] = (
         "quorum",
         "M3",
         "a vote is sent before quorum-state is durable",
-        (f"{NODE}._drain", "while self._queue and not self._persisting:", "while self._queue:"),
+        (f"{DRIVER}.drain", "while self._queue and not self.is_persisting:", "while self._queue:"),
     ),
     bug(
         "quorum-state not written",
@@ -42,9 +43,9 @@ QUORUM: tuple[Bug, ...] = (
         "M2|M3|M1|F",
         "a voter does not write quorum-state",
         (
-            f"{NODE}._on_persist",
-            "if not self._started:",
-            "if self._started:\n        return\n    if not self._started:",
+            "metalog.quorum.effects:StateEffects.persist",
+            "if self.writes_at_once:",
+            "if not self.writes_at_once:\n        return\n    if self.writes_at_once:",
         ),
     ),
     bug(

@@ -534,7 +534,7 @@ async def test_a_waiting_fetch_that_fails_is_its_own_affair(
         request = fetch(2, last_epoch=1, max_wait_ms=60_000)
         request.topics[0].partitions[0].high_watermark = 2
         waiting = connection.send(request, 60_000)
-        while not q.node._fetch_watchers:  # noqa: ASYNC110 - the node has no event for it
+        while not q.node.watchers.log_count:  # noqa: ASYNC110 - the node has no event for it
             await asyncio.sleep(0)
 
         def fail(*_: object) -> bytes:

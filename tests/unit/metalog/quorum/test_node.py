@@ -162,8 +162,8 @@ def fetch(q: RunningQuorum, number: int) -> None:
     q.node._requests._fetched = build_metadata_batch(
         [(record, 0)], q.node.log.end_offset, epoch=1, timestamp_ms=0
     )
-    q.node._queue.append(AppendFetched(1))
-    q.node._drain()
+    q.node.driver._queue.append(AppendFetched(1))
+    q.node.driver.drain()
 
 
 async def test_a_broker_does_not_wait_for_its_own_disk() -> None:
@@ -227,14 +227,14 @@ async def test_a_response_of_many_batches_is_appended_in_part(
         node = q.node
         monkeypatch.setattr(node.peers, "request", answer)
         monkeypatch.setattr(node.core, "awaits", lambda _: True)
-        monkeypatch.setattr(node, "_step", lambda _: None)
+        monkeypatch.setattr(node._requests, "_step", lambda _: None)
         for _ in range(2):
             await node._requests._fetch(SendFetch(1, 1, 1, 0, 0), 1, VoterEndpoint("h", 1))
         assert bytes(node._requests._fetched) == b"".join(batches[:BATCHES_MAX])
         sizes = [request.max_bytes for request in asked]
         assert sizes == [observer.fetch_max_bytes, len(node._requests._fetched)]
-        node._queue.append(AppendFetched(1))
-        node._drain()
+        node.driver._queue.append(AppendFetched(1))
+        node.driver.drain()
         assert node.log.end_offset == BATCHES_MAX
 
 
@@ -269,7 +269,7 @@ async def test_only_the_leader_of_the_epoch_appends() -> None:
     async with RunningQuorum(MemoryFiles()) as q:
         with pytest.raises(NotLeader):
             q.node.append(0, [topic(1)])
-        q.node.ask(vote_asked, lambda reply: None)
+        q.node.driver.request(vote_asked, lambda reply: None)
         assert q.node.leader() == (None, 5)
         with pytest.raises(NotLeader):
             q.node.append(1, [topic(1)])
@@ -371,8 +371,10 @@ async def test_a_vote_leaves_the_node_only_when_quorum_state_is_on_disk() -> Non
         def answered(reply: Any) -> None:
             answers.append((reply, read_quorum_state(files, path)))
 
-        q.node.ask(vote_asked, answered)
-        q.node.ask(lambda token: vote_asked(token)._replace(candidate=ReplicaKey(3)), answered)
+        q.node.driver.request(vote_asked, answered)
+        q.node.driver.request(
+            lambda token: vote_asked(token)._replace(candidate=ReplicaKey(3)), answered
+        )
         await q.until(lambda: files.waiting > 0)
         for _ in range(10):
             await asyncio.sleep(0)
@@ -389,7 +391,9 @@ async def test_a_new_epoch_leaves_the_node_only_when_quorum_state_is_on_disk() -
     files = HeldFiles()
     answers: list[Any] = []
     async with RunningQuorum(files, config=one_of_three(), clock=ManualClock()) as q:
-        q.node.ask(lambda token: BeginEpochAsked(token, 3, 7, voter=ReplicaKey(1)), answers.append)
+        q.node.driver.request(
+            lambda token: BeginEpochAsked(token, 3, 7, voter=ReplicaKey(1)), answers.append
+        )
         await q.until(lambda: files.waiting > 0)
         for _ in range(10):
             await asyncio.sleep(0)
@@ -405,10 +409,10 @@ async def test_a_vote_that_the_disk_refuses_never_leaves_the_node() -> None:
     files.broken = True
     answers: list[Any] = []
     async with RunningQuorum(files, config=one_of_three(), clock=ManualClock()) as q:
-        q.node.ask(vote_asked, answers.append)
+        q.node.driver.request(vote_asked, answers.append)
         files.gate.set()
         await q.until(lambda: bool(q.failures))
-        q.node.ask(lambda token: vote_asked(token, 6), answers.append)
+        q.node.driver.request(lambda token: vote_asked(token, 6), answers.append)
         for _ in range(10):
             await asyncio.sleep(0)
         assert not answers
@@ -428,8 +432,8 @@ async def test_a_disk_that_refuses_fetched_records_is_no_error_of_the_leader(
             raise LogFailed("/data", OSError(28, "No space left on device"))
 
         async def answered() -> None:
-            node._queue.append(AppendFetched(2))
-            node._drain()
+            node.driver._queue.append(AppendFetched(2))
+            node.driver.drain()
 
         monkeypatch.setattr(node.log, "append_fetched", refuse)
         node._requests._request(RequestKind.FETCH, 2, answered, 7)
