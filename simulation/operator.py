@@ -107,12 +107,12 @@ class Operator:
 
     def relies_on(self, topic: TopicImage) -> bool:
         """Return whether clients use the topic and no operator has requested its deletion."""
-        return any(one.topic_id == topic.id for one in self._load.partitions)
+        return any(one.topic_id == topic.id for one in self._load.ledgers.partitions)
 
     def deleting(self, topic: TopicImage) -> None:
         """End the topic's promises, and, since a request may be late, those of its name."""
         self._promises.may_vanish.add(topic.name)
-        self._load.end(topic.id)
+        self._load.ledgers.end(topic.id)
 
     async def remove(self, name: str) -> None:
         """Delete a topic with transactions, if it exists."""
@@ -146,10 +146,10 @@ class Operator:
     def look(self) -> None:
         """Let clients use the topics and partitions that exist now, and no others."""
         topics = {topic.id: topic for topic in self.topics()}
-        for gone in {one.topic_id for one in self._load.partitions} - set(topics):
-            self._load.end(gone)
+        for gone in {one.topic_id for one in self._load.ledgers.partitions} - set(topics):
+            self._load.ledgers.end(gone)
         for topic in topics.values():
-            self._load.found(topic.name, topic.id, len(topic.partitions))
+            self._load.ledgers.found(topic.name, topic.id, len(topic.partitions))
 
 
 FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})

@@ -26,6 +26,7 @@ from runtime.marks import counted
 from simulation.chance import stream
 from simulation.clients import KINDS as CLIENTS
 from simulation.clients.client import SimClient, Unknown
+from simulation.clients.final_reads import FinalReads
 from simulation.clients.load import REQUEST_MS, Load, is_of_groups
 from simulation.event import Event
 from simulation.faults import KINDS as FAULTS
@@ -457,9 +458,10 @@ class SwarmWorld:
         await asyncio.sleep(STRICT_S)
         await load.stop_within(WHOLE_S)
         await self._until_whole(lambda: self._first(lambda judge: judge.missing()))
-        await load.read_all()
-        await load.read_compacted()
-        await load.read_offsets()
+        reads = FinalReads(load)
+        await reads.read_all()
+        await reads.read_compacted()
+        await reads.read_offsets()
         for name in self.judges:
             self._ask(name, self.judges[name].at_end)
 

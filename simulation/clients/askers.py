@@ -41,9 +41,9 @@ class Describer:
         self._seen: dict[Connection, dict[Key, int]] = {}
 
     async def step(self, rng: random.Random) -> None:
-        if not self._load.partitions:
+        if not self._load.ledgers.partitions:
             return
-        one = rng.choice(self._load.partitions)
+        one = rng.choice(self._load.ledgers.partitions)
         try:
             await self._ask(rng.randrange(3), one)
         except OSError as error:
@@ -115,9 +115,9 @@ class IdAsker:
 
     async def step(self, rng: random.Random) -> None:
         load = self._load
-        if not load.partitions:
+        if not load.ledgers.partitions:
             return
-        leader = await self._access.leader(rng.choice(load.partitions))
+        leader = await self._access.leader(rng.choice(load.ledgers.partitions))
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         try:
             answer = await self._access.client._once(leader.node_id, request)

@@ -35,7 +35,7 @@ class BriefCommitter:
         self._gone = 0
 
     async def step(self, rng: random.Random) -> None:
-        ledger = self._load.partition(self._topic, 0)
+        ledger = self._load.ledgers.partition(self._topic, 0)
         if ledger is None or self._topic in self._load.promises.may_vanish:
             return
         try:

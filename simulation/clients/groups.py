@@ -107,7 +107,7 @@ class Member:
     # --- membership ---------------------------------------------------------------------------
 
     async def _join(self) -> None:
-        topics = sorted({one.topic for one in self._load.partitions})
+        topics = sorted({one.topic for one in self._load.ledgers.partitions})
         metadata = encode_versioned(ConsumerProtocolSubscription(topics=topics), 1)
         request = JoinGroupRequest(
             group_id=self._group,
@@ -152,7 +152,7 @@ class Member:
     def _plan(self, joined: JoinGroupResponse) -> dict[str, Share]:
         """Assign partitions to members in turns."""
         members = sorted(one.member_id for one in joined.members)
-        parts = sorted((one.topic, one.index) for one in self._load.partitions)
+        parts = sorted((one.topic, one.index) for one in self._load.ledgers.partitions)
         count = len(members)
         return {name: frozenset(parts[at::count]) for at, name in enumerate(members)}
 
@@ -267,7 +267,9 @@ class Member:
         """Return an assigned partition of a topic whose deletion was never requested under its
         name, since commits name topics; None if there is no such partition."""
         gone = self._load.promises.may_vanish
-        mine = [self._load.partition(*one) for one in sorted(self._share) if one[0] not in gone]
+        mine = [
+            self._load.ledgers.partition(*one) for one in sorted(self._share) if one[0] not in gone
+        ]
         there = [one for one in mine if one is not None]
         return rng.choice(there) if there else None
 

@@ -30,9 +30,9 @@ class KeyWriter:
         self._access = Access(load.new_client())
 
     async def step(self, rng: random.Random) -> None:
-        if not self._load.keyed:
+        if not self._load.ledgers.keyed:
             return
-        one = rng.choice(self._load.keyed)
+        one = rng.choice(self._load.ledgers.keyed)
         leader = await self._access.leader(one)
         # As with other producers: few records in the quiet phase, so that slow links keep up.
         count = 1 if self._load.calm else rng.choice((1, 2, 6))
@@ -76,8 +76,11 @@ class KeyReader:
 
     async def step(self, rng: random.Random) -> None:
         load = self._load
-        if self._one not in load.keyed or rng.random() < 0.05:
-            self._one, self._at = (rng.choice(load.keyed) if load.keyed else None), 0
+        if self._one not in load.ledgers.keyed or rng.random() < 0.05:
+            self._one, self._at = (
+                (rng.choice(load.ledgers.keyed) if load.ledgers.keyed else None),
+                0,
+            )
         one = self._one
         if one is None:
             return

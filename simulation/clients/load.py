@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,14 +20,14 @@ from protocol.batch.header import iter_batches
 from protocol.batch.records import Producer, Record, build_batch
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.schema import Request, Response
 from runtime.clock import Clock
 from simulation.clients.client import SimClient, Unknown, checked, fail_on
-from simulation.judges.client_history import LAST_READER, Saw
+from simulation.clients.ledgers import Ledgers
+from simulation.judges.client_history import Saw
 from simulation.judges.compacted import CompactedLedger, Keyed
-from simulation.judges.groups import GroupTruth, committed_offsets
+from simulation.judges.groups import GroupTruth
 from simulation.judges.leader_hints import Named, judge_hint
 from simulation.judges.ledger import Batch, PartitionLedger
 from simulation.judges.partitions import OFFSETS_TOPIC, Promises
@@ -36,14 +36,10 @@ from simulation.world.invariants import Key, Violation, require
 from simulation.world.trace import Trace
 
 R = TypeVar("R", bound=Response)
-T = TypeVar("T")
 
 REQUEST_MS = 3_000
 FETCH_WAIT_MS = 200
 EASED = 4
-LAST_TRIES, LAST_PAUSE_S = 20, 0.2
-"""Retries of the last reader while leaders move, which preferred leaders also do in the quiet
-phase."""
 PATIENCE = 20
 """Consecutive fetches that may return nothing although there are records."""
 REFUSED = frozenset(
@@ -132,9 +128,7 @@ class Load:
         self.promises = promises
         self.trace = trace
         self.clock = clock
-        self.partitions: list[PartitionLedger] = []
-        self.keyed: list[CompactedLedger] = []
-        """Ledgers of the partitions of compacted topics."""
+        self.ledgers = Ledgers(promises)
         self.producer_ids: set[int] = set()
         """All producer ids that brokers have given out."""
         self.expired = 0
@@ -166,47 +160,11 @@ class Load:
         self.eased = False
         """True if clients rest `EASED` times as long, so that replicas behind a slow link catch up.
         """
-        self.namesakes: set[str] = set()
-        """Names that an earlier topic had. A broker that has not learned of the deletion answers
-        requests by name for the earlier topic."""
-        self._first_ids: dict[str, bytes] = {}
-        self._ended: set[bytes] = set()
         self._clients: list[SimClient] = []
 
-    def enter(self, topics: Mapping[str, int]) -> None:
-        """Add a ledger for each partition; `topics` maps names to numbers of partitions."""
-        for topic, count in topics.items():
-            self.partitions += [PartitionLedger(topic, index) for index in range(count)]
-
-    def found(self, topic: str, topic_id: bytes, count: int) -> None:
-        """Record that the cluster has the topic with this number of partitions. A topic of the same
-        name with another id has ended."""
-        if topic_id in self._ended:
-            return
-        if self._first_ids.setdefault(topic, topic_id) != topic_id:
-            self.namesakes.add(topic)
-        if topic in self.promises.compacted:
-            at = len([one for one in self.keyed if one.topic_id == topic_id])
-            self.keyed += [CompactedLedger(topic, n, topic_id) for n in range(at, count)]
-            return
-        for gone in {p.topic_id for p in self.partitions if p.topic == topic} - {topic_id}:
-            self.end(gone)
-        known = {p.index for p in self.partitions if p.topic_id == topic_id}
-        self.partitions += [
-            PartitionLedger(topic, index, topic_id) for index in range(count) if index not in known
-        ]
-
-    def end(self, topic_id: bytes) -> None:
-        """End the ledgers of a topic that is deleted or about to be: no promise holds for it any
-        more."""
-        self._ended.add(topic_id)
-        for one in self.partitions:
-            one.ended = one.ended or one.topic_id == topic_id
-        self.partitions = [one for one in self.partitions if not one.ended]
-
-    def partition(self, topic: str, index: int) -> PartitionLedger | None:
-        """Return the ledger of one partition, None if there is no such partition at the moment."""
-        return next((p for p in self.partitions if (p.topic, p.index) == (topic, index)), None)
+    def judge(self) -> None:
+        """Compare the ledgers with the committed records. Raises: Violation for a difference."""
+        self.ledgers.judge(self.client.cluster.cache.topic_ids)
 
     def new_client(self) -> SimClient:
         """Return a client with connections of its own, since responses come in the order of
@@ -579,79 +537,6 @@ class Load:
         self._saw(asked, client, what, "ok", offset=offset, values=values, offsets=offsets)
         return found
 
-    async def _lasting(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a request while its leader has just moved."""
-        for _ in range(LAST_TRIES):
-            try:
-                return await ask()
-            except ApiError as error:
-                if error.code not in OF_MOVES:
-                    raise
-            self.doubt()
-            await asyncio.sleep(LAST_PAUSE_S)
-        return await ask()
-
-    async def read_all(self) -> None:
-        """Read every log that keeps all its records from its start to its end, at the end of the
-        run."""
-        self.doubt()
-        for one in self.partitions:
-            if one.topic in self.promises.given_up | self.promises.may_shrink:
-                continue
-            _, end = await self.client.bounds(one.topic, one.index)
-            at = empty = 0
-            while at < end or not at:
-                records = await self._lasting(partial(self.fetch, one, at, LAST_READER, "final"))
-                if not records:
-                    empty += 1
-                    if at >= end or empty > PATIENCE:
-                        break
-                    continue  # a read from the tier may take longer than a fetch waits
-                at = records[-1][0] + 1
-
-    async def read_compacted(self) -> None:
-        """Read every compacted log at the end of the run: the newest record of each key is
-        there."""
-        for one in self.keyed:
-            if one.topic in self.promises.given_up:
-                continue
-            _, end = await self.client.bounds(one.topic, one.index)
-            at, whole = 0, dict[int, Keyed]()
-            while at < end:
-                found, next_at = await self._lasting(partial(self.fetch_keyed, one, at))
-                whole |= found
-                require(next_at > at, f"H12: {one}: nothing at {at}, the end is {end}")
-                at = next_at
-            one.read_whole(whole, self.promises.partitions[one.topic_id, one.index].keys.undead)
-
-    async def read_offsets(self) -> None:
-        """Check that coordinators return the offsets that a replay of their log yields (G10)."""
-        promises = self.promises
-        logs = [one for one in promises.partitions.values() if one.name == f"{OFFSETS_TOPIC}-0"]
-        for name in self.groups if logs else ():
-            told = await self._lasting(partial(self._all_offsets, name))
-            names = promises.metadata.topic_names
-            found = {
-                (names.get(topic.topic_id, topic.name), one.partition_index): one.committed_offset
-                for topic in told.topics
-                for one in topic.partitions
-            }
-            replayed = committed_offsets(logs[0].keys, name)
-            for where in {*found, *replayed}:
-                require(
-                    where[0] in promises.may_vanish or found.get(where) == replayed.get(where),
-                    f"G10: {name}: {where} is at {found.get(where)}, its log has "
-                    f"{replayed.get(where)}",
-                )
-
-    async def _all_offsets(self, group: str) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-        """Fetch the committed offsets of all partitions of the group."""
-        asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
-        self.client.forget_coordinator(group)
-        answer = await self.client.of_group(group, OffsetFetchRequest(groups=[asked]))
-        fail_on(answer.groups[0].error_code)
-        return answer.groups[0]
-
     def consumed(self, one: PartitionLedger, records: list[tuple[int, bytes]]) -> None:
         """Check that each record that a consumer read is the committed one (P6)."""
         if one.topic in self.promises.given_up:
@@ -660,18 +545,6 @@ class Load:
         for offset, value in records:
             found = truth.values.get(offset)
             require(found == value, f"P6: {one}: {value!r} at {offset}, committed is {found!r}")
-
-    # --- the end ------------------------------------------------------------------------------
-
-    def judge(self) -> None:
-        """Check the ledgers: every acknowledged record is at its offset, none is there twice, no
-        refused record is there."""
-        for one in self.partitions:
-            if one.topic in self.promises.given_up:
-                continue
-            topic_id = one.topic_id or self.client.cluster.cache.topic_ids[one.topic]
-            truth = self.promises.partitions[topic_id, one.index]
-            one.check(truth.end, sorted(truth.values.items()))
 
 
 def is_of_groups(error: BaseException) -> bool:

@@ -201,9 +201,9 @@ class Plain(Pipeline):
 
     async def step(self, rng: random.Random) -> None:
         load = self._load
-        if not load.partitions:
+        if not load.ledgers.partitions:
             return
-        one = rng.choice(load.partitions)
+        one = rng.choice(load.ledgers.partitions)
         left = self.length(rng)
         for _ in range(TRIES):
             if not left or one.ended:

@@ -25,9 +25,9 @@ class Once:
 
     async def step(self, rng: random.Random) -> None:
         load = self._load
-        if not load.partitions:
+        if not load.ledgers.partitions:
             return
-        one = rng.choice(load.partitions)
+        one = rng.choice(load.ledgers.partitions)
         number, values = load.values(self._name, rng)
         batch = one.sending(f"{self._name}:{number}", number, values)
         await load.produce(one, batch, self._acks)
@@ -47,7 +47,7 @@ class Numbered:
         if self._identity is None:
             self._identity = await self._load.client.producer()
         # A topic with unclean elections may lose the producer's sequence.
-        kept = [one for one in self._load.partitions if counts(self._load, one)]
+        kept = [one for one in self._load.ledgers.partitions if counts(self._load, one)]
         return rng.choice(kept) if kept else None
 
     def next(self, one: PartitionLedger, rng: random.Random) -> tuple[Batch, Producer]:

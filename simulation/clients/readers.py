@@ -53,13 +53,13 @@ class Lister:
 
     async def step(self, rng: random.Random) -> None:
         load = self._load
-        if not load.partitions:
+        if not load.ledgers.partitions:
             return
-        one = rng.choice(load.partitions)
+        one = rng.choice(load.ledgers.partitions)
         leader = await load.leader(one)
         got = await ask_offset(load, one, leader, LATEST)
         promises = load.promises
-        if one.topic in promises.given_up or one.topic in load.namesakes:
+        if one.topic in promises.given_up or one.topic in load.ledgers.namesakes:
             return
         if not promises.exists(one.topic_id):
             return
@@ -87,7 +87,7 @@ class Consumer:
         self._at = 0
 
     async def step(self, rng: random.Random) -> None:
-        one = self._load.partition(*self._where)
+        one = self._load.ledgers.partition(*self._where)
         if one is not self._one or rng.random() < self._again:
             self._one = one
             self._place(0)

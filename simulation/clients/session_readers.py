@@ -67,11 +67,11 @@ class SessionReader:
 
     async def step(self, rng: random.Random) -> None:
         load = self._load
-        if not load.partitions:
+        if not load.ledgers.partitions:
             return
         self._choose(rng)
         led: dict[int, dict[Key, tuple[PartitionLedger, Leader]]] = {}
-        for one in [one for one in load.partitions if one not in self._left]:
+        for one in [one for one in load.ledgers.partitions if one not in self._left]:
             try:
                 leader = await self._access.leader(one)
             except (Unknown, ApiError) as error:
@@ -95,7 +95,7 @@ class SessionReader:
         if self._load.calm:
             self._left.clear()
         elif rng.random() < 0.1:
-            one = rng.choice(self._load.partitions)
+            one = rng.choice(self._load.ledgers.partitions)
             if one in self._left:
                 self._left.remove(one)
             else:

@@ -28,7 +28,9 @@ class TierLister:
     async def step(self, rng: random.Random) -> None:
         load = self._load
         tiered = [
-            one for one in load.partitions if load.promises.configs(one.topic).get(TIERED) == "true"
+            one
+            for one in load.ledgers.partitions
+            if load.promises.configs(one.topic).get(TIERED) == "true"
         ]
         if not tiered:
             return
@@ -64,7 +66,7 @@ class TierLister:
             raise
         self._in_vain = 0
         # Otherwise a namesake may have answered some of the requests, which name the topic.
-        if load.promises.exists(one.topic_id) and one.topic not in load.namesakes:
+        if load.promises.exists(one.topic_id) and one.topic not in load.ledgers.namesakes:
             load.listed.append(listed)
 
     async def _ask(self, one: PartitionLedger, leader: Leader, timestamp: int) -> Told:

@@ -53,14 +53,14 @@ async def _swap_disk(world: RunWorld, machine: Machine, event: Event, _rng: Rand
     Without effect where records do not name the directory of a replica: the cluster could not
     distinguish the disks.
     """
-    if machine in world.controllers or world.promises.lossy or world.swapped:
+    if machine in world.controllers or world.promises.ends.lossy or world.swapped:
         return False
     promises = world.promises
     if promises.metadata.image.features[METADATA_VERSION] < DIRECTORY_ASSIGNMENT_LEVEL:
         return False
     if not _directories_are_known(world, machine):
         return False
-    if promises.with_elr and not promises.tolerates(machine.node_id, lossy=True):
+    if promises.with_elr and not promises.ends.tolerates(machine.node_id, lossy=True):
         return False
     off_s = min(event.args["off_ms"], event.for_ms) / 1000
     world.swapped.add(machine.node_id)
@@ -148,7 +148,7 @@ def is_relied_on(world: RunWorld, machine: Machine) -> bool:
     A broker that has lost unflushed records is not a clean candidate, whatever the controllers
     know.
     """
-    lost = {*world.promises.lossy} - {machine.node_id}
+    lost = {*world.promises.ends.lossy} - {machine.node_id}
     return any(
         {*one.isr, *one.elr} - lost == {machine.node_id} for _, one in _kept_by(world, machine)
     )

@@ -59,11 +59,11 @@ if TYPE_CHECKING:
 def may_be_hit(world: RunWorld, machine: Machine) -> bool:
     """Return whether the promises hold if this machine is out of action for a while."""
     promises = world.promises
-    if promises.with_elr and machine in world.brokers and (promises.lossy or world.swapped):
-        return promises.tolerates(machine.node_id, lossy=False, away=world.swapped)
-    if machine not in world.brokers or not promises.lossy:
+    if promises.with_elr and machine in world.brokers and (promises.ends.lossy or world.swapped):
+        return promises.ends.tolerates(machine.node_id, lossy=False, away=world.swapped)
+    if machine not in world.brokers or not promises.ends.lossy:
         return True
-    return promises.spares(machine.node_id, world.busy)
+    return promises.ends.spares(machine.node_id, world.busy)
 
 
 def may_lose(world: RunWorld, machine: Machine) -> bool:
@@ -71,12 +71,12 @@ def may_lose(world: RunWorld, machine: Machine) -> bool:
     if machine not in world.brokers:
         return True
     if world.promises.with_elr:
-        return world.promises.tolerates(machine.node_id, lossy=True, away=world.swapped)
+        return world.promises.ends.tolerates(machine.node_id, lossy=True, away=world.swapped)
     if world.loop.time() < world.heard_s or _is_undecided(world):
         return False
-    others = {*world.promises.lossy, *world.busy, *world.swapped} - {machine.node_id}
+    others = {*world.promises.ends.lossy, *world.busy, *world.swapped} - {machine.node_id}
     brokers = {one.node_id for one in world.brokers}
-    return world.promises.spares(machine.node_id) and not others & brokers
+    return world.promises.ends.spares(machine.node_id) and not others & brokers
 
 
 def _is_undecided(world: RunWorld) -> bool:
@@ -96,7 +96,7 @@ def may_go_silent(world: RunWorld, machine: Machine, for_ms: int) -> bool:
     if not may_be_hit(world, machine):
         return False
     if machine in world.controllers:
-        if world.promises.lossy:
+        if world.promises.ends.lossy:
             return False
         note_silence(world, for_ms)
     return True
@@ -120,11 +120,11 @@ def lowering(world: RunWorld) -> Iterator[bool]:
     Yields: False if a broker has lost records already; then the request must not be sent.
     """
     promises = world.promises
-    promises.lowering += 1
+    promises.ends.lowering += 1
     try:
-        yield not promises.lossy
+        yield not promises.ends.lossy
     finally:
-        promises.lowering -= 1
+        promises.ends.lowering -= 1
 
 
 def _draw(rng: Random, shape: Shape) -> tuple[str, Args]:
@@ -300,7 +300,7 @@ async def _taken_port(world: RunWorld, machine: Machine, event: Event, _rng: Ran
     failed = failing.ready.done() and failing.ready.exception() is not None
     if failing.alive:
         await world.stop(machine)
-    network.forget(taken)
+    network.addresses.remove(taken)
     await asyncio.sleep(event.for_ms / 1000)
     await world.boot_again(machine)
     return failed

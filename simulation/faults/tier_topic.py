@@ -55,7 +55,7 @@ def _draw(rng: Random, _shape: Shape) -> tuple[str, Args]:
 
 async def _lose_end(world: RunWorld, event: Event, _rng: Random) -> bool:
     found = _partition(world, event.args["which"])
-    if found is None or world.promises.lossy or world.swapped:
+    if found is None or world.promises.ends.lossy or world.swapped:
         return False
     key, truth, machines = found
     keep = max(0, truth.end - event.args["records"])

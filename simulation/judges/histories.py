@@ -28,7 +28,7 @@ class HistoryJudge(Judge):
         acked = 0 if load is None else load.acked - self._world.acked_before_quiet
         if acked >= LEAST_ACKED:
             return None
-        if load is not None and not any(exists(one.topic_id) for one in load.partitions):
+        if load is not None and not any(exists(one.topic_id) for one in load.ledgers.partitions):
             return None
         return f"P26: only {acked} writes are acknowledged since all is quiet"
 

@@ -22,9 +22,8 @@ only by the laws of every log and every metadata record.
 
 from __future__ import annotations
 
-import posixpath
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -36,18 +35,16 @@ from metalog.image.values import (
     TopicImage,
 )
 from protocol.batch.header import crc_ok, parse_header
-from protocol.batch.records import read_records
 from simulation.judges.changes import Changes
-from simulation.judges.committed import PartitionTruth, Passed, batches_of, keyed_records
+from simulation.judges.committed import PartitionTruth, batches_of, keyed_records
 from simulation.judges.compacted import Keyed, problem_between
 from simulation.judges.convergence import Convergence
-from simulation.judges.election_truth import min_isr
 from simulation.judges.leader_hints import Views
 from simulation.judges.metadata import MetadataTruth
 from simulation.judges.producers import LastBatches
-from simulation.shapes.shape import AGGRESSIVE
+from simulation.judges.shown_records import ReplicaState, ShownRecords
+from simulation.judges.unclean_ends import UncleanEnds
 from simulation.world.invariants import Key, Violation, require
-from storage.log.checkpoints import LEADER_EPOCH_CHECKPOINT, decode_epochs
 from storage.log.log import Log
 
 if TYPE_CHECKING:
@@ -57,24 +54,6 @@ OFFSETS_TOPIC = "__consumer_offsets"
 HISTORY = 150
 LATELY = 1000
 """Records that may have been committed while a response was on its way."""
-TAKEOVER_S = 0.05
-"""Seconds that a broker may take to apply a metadata change."""
-State = tuple[ReplicaRole, int, int, int, frozenset[int], frozenset[int], int, int]
-
-
-def replica_state(one: Partition) -> State:
-    """Return the state of a replica whose change is judged."""
-    log = one.log
-    return (
-        one.role,
-        one.leader_epoch,
-        log.high_watermark,
-        log.log_end_offset,
-        one.isr,
-        one.maximal_isr,
-        one.partition_epoch,
-        log.log_start_offset,
-    )
 
 
 class Promises:
@@ -117,30 +96,22 @@ class Promises:
             now_s=now_s,
         )
         self.partitions: dict[Key, PartitionTruth] = {}
-        self.lossy: dict[int, int] = {}
-        """Brokers that lost unflushed records, and their broker epoch at that time; until they are
-        back in every ISR."""
-        self.unclean: dict[int, tuple[int, set[Key]]] = {}
-        """Brokers whose process ended: their broker epoch at that time, and the partitions in whose
-        ISR they are not back."""
-        self.lowering = 0
-        """Number of requests in flight that may lower the number of survivable losses."""
+        self.ends = UncleanEnds(self.metadata, self.given_up)
         self.views = Views()
+        self.shown = ShownRecords(self.metadata, self.views, self.compacted)
         self.convergence = Convergence(self.metadata, self.partitions, self.given_up, self.replica)
         self.checks = 0
         self.starts = 0
         """Number of changes of any log's start."""
         self._now_s = 0.0
-        self._history: deque[tuple[float, NodeLife, str, int, State] | str] = deque(maxlen=HISTORY)
+        self._history: deque[tuple[float, NodeLife, str, int, ReplicaState] | str] = deque(
+            maxlen=HISTORY
+        )
         self._ended: set[bytes] = set()
         """Incarnation ids of processes that are over."""
-        self._awaited: dict[int, set[Key]] = {}
         self._marks: dict[NodeLife, int] = {}
-        self._seen: dict[Partition, State] = {}
-        self._told: dict[Partition, int] = {}
+        self._seen: dict[Partition, ReplicaState] = {}
         self._open: dict[int, dict[Key, Partition]] = {}
-        # partitions of brokers that are about to end uncleanly
-        self._failed: dict[int, set[Key]] = {}
 
     @property
     def history(self) -> list[str]:
@@ -167,7 +138,7 @@ class Promises:
             return
         seen, changes, replicas = self._seen, self._changes, node.broker.replicas
         for one in replicas if changes is None else changes.among(replicas):
-            state = replica_state(one)
+            state = ReplicaState.of(one)
             old = seen.get(one)
             if state != old:
                 seen[one] = state
@@ -191,22 +162,7 @@ class Promises:
         if life.node is not None:
             self._ended.add(life.node._incarnation_id)
         self._open.pop(node_id, None)
-        self._failed.pop(node_id, None)
-        broker = self.metadata.image.cluster.brokers.get(node_id)
-        if broker is None:
-            return
-        awaited = {
-            (topic.id, index)
-            for topic in self.metadata.image.topics.by_id.values()
-            for index, one in topic.partitions.items()
-            if node_id in one.replicas and not self._stands_alone(topic.name, one)
-        }
-        self.unclean[node_id] = broker.epoch, set(awaited)
-        if lossy:
-            self.lossy[node_id] = broker.epoch
-            self._awaited[node_id] = awaited
-            if not self._awaited[node_id]:
-                del self.lossy[node_id]
+        self.ends.ended(node_id, lossy=lossy)
 
     def disk_swapped(self, broker_id: int) -> None:
         """Enter another disk of a machine that is off: its replicas are read when it runs."""
@@ -214,9 +170,7 @@ class Promises:
             had = truth.had.pop(broker_id, 0)
             truth.had_before[broker_id] = max(had, truth.had_before.get(broker_id, 0))
             truth.keys.ends(broker_id, 0)
-        epoch, awaited = self.unclean.get(broker_id, (0, set()))
-        if self.with_elr and awaited:
-            self.lossy[broker_id], self._awaited[broker_id] = epoch, set(awaited)
+        self.ends.disk_swapped(broker_id)
 
     def lost_end(self, key: Key, end: int) -> None:
         """All replicas of a partition have lost what stood from `end` on, while their brokers were
@@ -230,18 +184,6 @@ class Promises:
             for broker_id in had:
                 had[broker_id] = min(had[broker_id], end)
 
-    def spares(self, broker_id: int, away: Iterable[int] = ()) -> bool:
-        """Return whether every partition keeps an ISR member that has lost nothing while this
-        broker, and those that are `away`, are out of action."""
-        gone = {broker_id, *self.lossy, *away}
-        return all(
-            set(one.isr) - gone
-            or broker_id not in one.replicas
-            or self._stands_alone(topic.name, one)
-            for topic in self.metadata.image.topics.by_id.values()
-            for one in topic.partitions.values()
-        )
-
     def exists(self, topic_id: bytes) -> bool:
         """Return whether the controllers have this topic: else its name may belong to
         another one."""
@@ -251,51 +193,6 @@ class Promises:
     def with_elr(self) -> bool:
         """True if the cluster has eligible leader replicas enabled."""
         return self.metadata.image.elr_enabled
-
-    def tolerates(self, broker_id: int, *, lossy: bool, away: Iterable[int] = ()) -> bool:
-        """Return whether KIP-966 lets every partition survive one more unclean, or `lossy`, end
-        (P7).
-
-        Eligible replicas alone survive min ISR - 1 unclean ends at once; a replica that is back in
-        the ISR does not count any more. Any number may end if an election waits for the longest log
-        of all that may have every record; min ISR - 1 of them may lose records. `away` count as
-        replicas that lost records.
-        """
-        image = self.metadata.image
-        if self.lowering:
-            return False
-        for topic in image.topics.by_id.values():
-            for index, one in topic.partitions.items():
-                if broker_id not in one.replicas or self._stands_alone(topic.name, one):
-                    continue
-                if one.adding or one.removing:
-                    return False  # it may end with fewer replicas, and so a smaller minimum
-                key = (topic.id, index)
-                floor = self.metadata.eligible.of[key].floor
-                gone = {b for b, (_, awaited) in self.unclean.items() if key in awaited}
-                gone |= {b for b, failed in self._failed.items() if key in failed}
-                if len(gone | {broker_id}) < floor:
-                    continue
-                lost = {b for b in self.lossy if key in self._awaited.get(b, ())}
-                lost |= {*away} & {*one.replicas} | ({broker_id} if lossy else set())
-                if lost and not (self._compares(key, topic.name) and len(lost) < floor):
-                    return False
-        return True
-
-    def _compares(self, key: Key, topic: str) -> bool:
-        """Return whether an election takes the longest log of all replicas that may have every
-        record."""
-        eligible, image = self.metadata.eligible, self.metadata.image
-        return eligible.of[key].whole and eligible.strategy(image, topic) != AGGRESSIVE
-
-    def _stands_alone(self, topic: str, one: PartitionImage) -> bool:
-        """Return whether the partition needs no other replica after a lossy power cut: it has no
-        promises, or its records are flushed before they are shown."""
-        return topic in self.given_up or (len(one.replicas) == 1 and self.flushed(topic))
-
-    def flushed(self, topic: str) -> bool:
-        """Return whether the topic flushes each record before it is shown."""
-        return self.configs(topic).get("flush.messages") == "1"
 
     def configs(self, topic: str) -> Mapping[str, str]:
         """Return the topic's own committed configuration."""
@@ -324,7 +221,9 @@ class Promises:
 
     # --- one partition on one broker ----------------------------------------------------------
 
-    def _look(self, life: NodeLife, one: Partition, old: State | None, state: State) -> None:
+    def _look(
+        self, life: NodeLife, one: Partition, old: ReplicaState | None, state: ReplicaState
+    ) -> None:
         # This runs ten thousand times in a run: texts are built only for violations.
         self.checks += 1
         self._now_s = life.machine.cluster.loop.time()
@@ -335,7 +234,7 @@ class Promises:
         if one.role not in (ReplicaRole.LEADER, ReplicaRole.FOLLOWER):
             if one.role is ReplicaRole.OFFLINE:
                 self._look_at_last(life, one, old)
-                self._failed.setdefault(node_id, set()).add(key)
+                self.ends.failed(node_id, key)
             self._open.get(node_id, {}).pop(key, None)
             return
         where = f"{life}, {truth.name}"
@@ -353,14 +252,14 @@ class Promises:
             self._scan(where, one.log)
             truth.had[node_id] = max(truth.had.get(node_id, 0), end)
             truth.keys.ends(node_id, end)
-        elif end < old[3]:
+        elif end < old.end_offset:
             # The end is compared with the offset seen here before, not with the replica's own
             # state. An empty log has shown nothing: if its leader begins inside a batch, it begins
             # again there (seed 6260).
-            is_shown = old[2] > old[7]
+            is_shown = old.high_watermark > old.start_offset
             require(
-                end >= old[2] or not is_shown,
-                f"P17: {where} was cut to {end}, it had shown {old[2]}",
+                end >= old.high_watermark or not is_shown,
+                f"P17: {where} was cut to {end}, it had shown {old.high_watermark}",
             )
             self._scan(where, one.log)
             later = [entry for entry in one.log.epochs.entries if entry.start_offset >= end]
@@ -374,30 +273,30 @@ class Promises:
         self._look_at_start(where, one, truth)
         if one.is_leader:
             self._look_at_leader(where, one, truth, old)
-        shown = self._look_at_committed(where, one, truth, old)
-        if old is not None and not shown <= {self._told.get(one, -1)}:
-            self._look_at_epochs(where, one, shown)
+        shown = self.shown.judge(where, one, truth, old, self._now_s)
+        if old is not None:
+            self.shown.judge_epochs(where, one, shown)
         self._look_at_members(key, truth)
 
-    def _look_at_last(self, life: NodeLife, one: Partition, old: State | None) -> None:
+    def _look_at_last(self, life: NodeLife, one: Partition, old: ReplicaState | None) -> None:
         """Check the records that a leader showed in the callback in which its log or process
         failed."""
         key = (one.topic_id, one.index)
-        led = old is not None and old[0] is ReplicaRole.LEADER
+        led = old is not None and old.role is ReplicaRole.LEADER
         if led and self.replica(one.node_id, key) is one and one.topic not in self.given_up:
             truth, end = self.partitions[key], one.log.log_end_offset
             truth.had[one.node_id] = max(truth.had.get(one.node_id, 0), end)
-            self._look_at_committed(f"{life}, {truth.name}", one, truth, old)
+            self.shown.judge(f"{life}, {truth.name}", one, truth, old, self._now_s)
 
     def _look_at_log(
-        self, where: str, one: Partition, truth: PartitionTruth, old: State | None
+        self, where: str, one: Partition, truth: PartitionTruth, old: ReplicaState | None
     ) -> None:
         """Check the laws that hold whatever an operator has waived."""
-        cut = old is None or one.log.log_end_offset < old[3]
+        cut = old is None or one.log.log_end_offset < old.end_offset
         if cut:
             self._scan(where, one.log)
         if one.topic in self.compacted:
-            begin = 0 if cut or old is None else old[3]
+            begin = 0 if cut or old is None else old.end_offset
             truth.keys.see(_keyed(one.log, max(begin, one.log.local_log_start_offset)))
         if one.is_leader:
             first = truth.leaders.setdefault(one.leader_epoch, one.node_id)
@@ -437,7 +336,7 @@ class Promises:
         require(log.log_start_offset <= truth.end, f"P6: {begins}, committed is {truth.end}")
 
     def _look_at_leader(
-        self, where: str, one: Partition, truth: PartitionTruth, old: State | None
+        self, where: str, one: Partition, truth: PartitionTruth, old: ReplicaState | None
     ) -> None:
         epoch = one.leader_epoch
         newest = epoch >= truth.newest_epoch
@@ -452,11 +351,11 @@ class Promises:
                 f"P1: {where} leads epoch {epoch}; it ends at {log.log_end_offset}, {truth.end} "
                 f"is committed"
             )
-        if old is None or old[0] is not ReplicaRole.LEADER or old[1] != epoch:
+        if old is None or old.role is not ReplicaRole.LEADER or old.leader_epoch != epoch:
             begin = log.local_log_start_offset
-            self._compare(where, "P1", one.node_id, log, truth, begin, truth.end)
+            self.shown.compare(where, "P1", one.node_id, log, truth, begin, truth.end)
         else:
-            self._look_at_proposed(where, one, truth, one.maximal_isr - one.isr - old[5])
+            self._look_at_proposed(where, one, truth, one.maximal_isr - one.isr - old.maximal_isr)
         least = min(truth.end, one.leader_epoch_start)
         if log.high_watermark < least and one.high_watermark_settled:
             # P14: from here on it answers requests that need a high watermark.
@@ -478,137 +377,15 @@ class Promises:
                 f"P13: {where}: {member} is to join the ISR with {end} of {least}",
             )
 
-    def _look_at_committed(
-        self, where: str, one: Partition, truth: PartitionTruth, old: State | None
-    ) -> set[int]:
-        """Check newly shown records. Returns: their leader epochs."""
-        log, mark = one.log, one.log.high_watermark
-        begin = max(0 if old is None else old[2], log.local_log_start_offset)
-        if mark <= begin:
-            return set()
-        shown = self._compare(where, "P4", one.node_id, log, truth, begin, min(mark, truth.end))
-        if mark <= truth.end:
-            return shown
-        if one.is_leader:
-            self._may_show(where, one, truth, mark, old)
-        else:
-            # A node that resumes may apply several changes at once: between them it led. The check
-            # of the next leader shows whether it has the records shown then (P1, P2).
-            epochs = range(-1 if old is None else old[1], one.leader_epoch + 1)
-            led = any(truth.elected.get(epoch) == one.node_id for epoch in epochs)
-            require(led, f"P12: {where} follows and is the first to show {mark}")
-        for batch, whole in batches_of(log, truth.end, mark):
-            truth.end = batch[1]
-            shown.add(batch[2])
-            if one.topic in self.compacted:
-                for record in read_records(whole):
-                    keyed = Keyed(record.key or b"", record.value)
-                    truth.keys.add(record.offset, keyed)
-                    truth.times[record.offset] = record.timestamp
-                    truth.keys.holds(one.node_id, {record.offset: keyed})
-                continue
-            truth.batches[batch[0]] = batch
-            truth.sequences.committed(where, parse_header(whole))
-            for record in read_records(whole):
-                truth.values[record.offset] = record.value or b""
-                truth.times[record.offset] = record.timestamp
-        return shown
-
-    def _look_at_epochs(self, where: str, one: Partition, shown: set[int]) -> None:
-        """Check the epoch file on the disk, as another process would read it, for newly shown
-        records."""
-        log = one.log
-        path = posixpath.join(log.directory, LEADER_EPOCH_CHECKPOINT)
-        file = log.files.read(path) if log.files.exists(path) else b"0\n0\n"
-        told = {entry.epoch for entry in decode_epochs(file)}
-        require(shown <= told, f"P18: {where} shows {shown}, its epoch file has {told}")
-        self._told[one] = max(shown)
-
-    def _may_show(
-        self, where: str, one: Partition, truth: PartitionTruth, mark: int, old: State | None
-    ) -> None:
-        # A broker uses the metadata that it knows; one that applies a change may be in the middle
-        # of it.
-        images = self.views.since(one.node_id, self._now_s - TAKEOVER_S) or [self.metadata.image]
-        least = min(min_isr(image, one.topic) for image in images)
-        before = images[0].topics.partition(one.topic_id, one.index)
-        known = -1 if before is None else before.partition_epoch
-        now = (one.isr, one.maximal_isr, len(one.replicas))
-        states = [now, *self._passed(one, truth, old, known)]
-        wrong = [self._objection(truth, mark, least, state) for state in states]
-        if None not in wrong:
-            raise Violation(f"P12: {where}: high watermark {mark}{wrong[0]}")
-
-    @staticmethod
-    def _passed(
-        one: Partition, truth: PartitionTruth, old: State | None, known: int
-    ) -> Iterator[Passed]:
-        """Yield ISR, maximal ISR and number of replicas in the states of a leader since the last
-        check.
-
-        A broker that applies several changes at once passes all of them, one by one. One of them
-        may be a reassigned partition that should have one replica for a moment. It may have known
-        the first state before, and have waited for its metadata, which may also bring another
-        leader epoch of its own. `known` is the partition epoch in its metadata before.
-        """
-        if old is None or old[6] == one.partition_epoch:
-            return
-        if old[0] is ReplicaRole.LEADER and (old[1] == one.leader_epoch or known < old[6]):
-            yield old[4], old[5], truth.replicas.get(old[6], len(one.replicas))
-        for epoch in range(old[6] + 1, one.partition_epoch):
-            members = truth.members.get(epoch, frozenset())
-            yield members, members, truth.replicas.get(epoch, len(one.replicas))
-
-    @staticmethod
-    def _objection(truth: PartitionTruth, mark: int, least: int, state: Passed) -> str | None:
-        isr, maximal, replicas = state
-        if len(isr) < min(least, replicas):
-            return f" with the ISR {sorted(isr)}"
-        for member in maximal:
-            # A leader may learn of a fetch after the follower's disk is gone.
-            had = max(truth.had.get(member, 0), truth.had_before.get(member, 0))
-            if had < mark:
-                return f", {member} has {had}"
-        return None
-
-    def _compare(
-        self,
-        where: str,
-        law: str,
-        broker_id: int,
-        log: Log,
-        truth: PartitionTruth,
-        begin: int,
-        end: int,
-    ) -> set[int]:
-        """Compare a log with the committed records. Returns: the leader epochs of its batches."""
-        epochs: set[int] = set()
-        if log.topic in self.compacted:
-            batches = list(batches_of(log, begin, end))
-            found = keyed_records(batches, begin, end)
-            truth.keys.holds(broker_id, found)
-            problem = truth.keys.problem(found, begin, end)
-            if problem is None and begin == log.log_start_offset and end >= truth.end:
-                problem = truth.keys.revived(found, broker_id)
-            require(problem is None, f"{law}: {where}: {problem}")
-            return {batch[2] for batch, _ in batches}
-        for batch, _ in batches_of(log, begin, end) if begin < end else ():
-            if truth.batches.get(batch[0]) != batch:
-                raise Violation(
-                    f"{law}: {where} has {batch}, committed is {truth.batches.get(batch[0])}"
-                )
-            epochs.add(batch[2])
-        return epochs
-
     def _look_at_members(self, key: Key, truth: PartitionTruth) -> None:
         """Check P2 and P3, by the committed metadata."""
         image = self.metadata.image.topics.partition(*key)
         if image is None or truth.name.rpartition("-")[0] in self.given_up:
             return
         for member in (*image.isr, *image.elr):
-            if member in self.lossy:
+            if member in self.ends.lossy:
                 if self.with_elr:
-                    self._look_at_lossy(key, truth, member)
+                    self.ends.judge_member(truth.name, key, member)
                 continue
             one = self.replica(member, key)
             if one is None or one.log.log_end_offset >= truth.end:
@@ -629,16 +406,6 @@ class Promises:
                 f"{sorted(leader.maximal_isr)}",
             )
 
-    def _look_at_lossy(self, key: Key, truth: PartitionTruth, member: int) -> None:
-        """Check that a broker that came back is in ISR or ELR only after it joined the ISR again
-        (P11)."""
-        broker = self.metadata.image.cluster.brokers.get(member)
-        came_back = broker is not None and broker.epoch > self.lossy[member]
-        require(
-            not came_back or key not in self._awaited.get(member, ()),
-            f"P11: {truth.name}: {member} came back from an unclean shutdown and counts as clean",
-        )
-
     def _on_another_disk(self, image: PartitionImage, broker_id: int) -> bool:
         """Return whether a broker runs on another disk than on record. Below the metadata level
         with directories, none are on record, and no disk is swapped."""
@@ -651,13 +418,13 @@ class Promises:
     def _joined(self, key: Key, broker_id: int) -> None:
         truth, one = self.partitions.get(key), self.replica(broker_id, key)
         image = self.metadata.image
-        ended_in, awaited = self.unclean.get(broker_id, (0, set()))
-        if awaited and image.cluster.brokers[broker_id].epoch > ended_in:
-            awaited.discard(key)
-        lost_in = self.lossy.get(broker_id)
-        if lost_in is not None and image.cluster.brokers[broker_id].epoch > lost_in:
-            self._back(key, broker_id)
-        if truth is None or one is None or broker_id in self.lossy or one.topic in self.given_up:
+        self.ends.joined(key, broker_id)
+        if (
+            truth is None
+            or one is None
+            or broker_id in self.ends.lossy
+            or one.topic in self.given_up
+        ):
             return
         partition = image.topics.partition(*key)
         assert partition is not None
@@ -671,22 +438,13 @@ class Promises:
             f"{least}",
         )
 
-    def _back(self, key: Key, broker_id: int) -> None:
-        awaited = self._awaited.get(broker_id, set())
-        awaited.discard(key)
-        if not awaited:
-            self.lossy.pop(broker_id, None)
-
     def _removed(self, topic: TopicImage) -> None:
         """Stop waiting for replicas of a deleted topic."""
         require(
             topic.name in self.may_vanish, f"F: {topic.name} does not exist, no operator deleted it"
         )
         for index in topic.partitions:
-            for _, awaited in self.unclean.values():
-                awaited.discard((topic.id, index))
-            for broker_id in list(self.lossy):
-                self._back((topic.id, index), broker_id)
+            self.ends.removed((topic.id, index))
 
     def _moved_away(self, key: Key, truth: PartitionTruth, broker_id: int) -> None:
         """Enter that a broker is not a replica any more: it deletes its log, and may come back
@@ -695,10 +453,7 @@ class Promises:
             truth.had.pop(broker_id, 0), truth.had_before.get(broker_id, 0)
         )
         truth.keys.ends(broker_id, 0)
-        if broker_id in self.unclean:
-            self.unclean[broker_id][1].discard(key)
-        if broker_id in self.lossy:
-            self._back(key, broker_id)
+        self.ends.moved_away(key, broker_id)
 
     def _replaced(self, key: Key, old: PartitionImage | None, new: PartitionImage) -> None:
         name = f"{self.metadata.image.topics.by_id[key[0]].name}-{key[1]}"
@@ -731,7 +486,7 @@ class Promises:
                 continue
             for broker_id, log in zip(image.replicas if image else (), logs, strict=True):
                 begin = log.local_log_start_offset
-                self._compare(where, "P4", broker_id, log, truth, begin, truth.end)
+                self.shown.compare(where, "P4", broker_id, log, truth, begin, truth.end)
 
     def _compare_with_each_other(
         self, where: str, logs: Sequence[Log], truth: PartitionTruth
@@ -758,7 +513,7 @@ def _keyed(log: Log, begin: int) -> dict[int, Keyed]:
     return keyed_records(batches_of(log, begin, end), begin, end)
 
 
-def _told(at_s: float, life: NodeLife, name: str, leader_id: int, state: State) -> str:
+def _told(at_s: float, life: NodeLife, name: str, leader_id: int, state: ReplicaState) -> str:
     role, leader_epoch, mark, end, isr, maximal, partition_epoch, _ = state
     return (
         f"{at_s:12.6f} {life} {name}: {role.name} of {leader_id} in "

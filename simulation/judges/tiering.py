@@ -26,15 +26,15 @@ from __future__ import annotations
 import math
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.batch.header import CorruptBatch, iter_batches
-from protocol.ids import TopicId, uuid_from_text
+from protocol.ids import uuid_from_text
 from protocol.topic_name import REMOTE_LOG_METADATA_TOPIC
 from simulation.judges.judge import Judge
-from simulation.judges.tier_losses import TierLosses
+from simulation.judges.tier_end import TierEnd
 from simulation.judges.tier_offsets import judge_listed
+from simulation.judges.tier_state import TierState, epochs_of, tier_of
 from simulation.judges.tier_truth import (
     COPY_FINISHED,
     COPY_STARTED,
@@ -47,26 +47,21 @@ from simulation.judges.tier_truth import (
     epoch_at,
     hole,
 )
-from simulation.shapes.shape import TIERED
 from simulation.world.invariants import Key, Violation, require
 from simulation.world.store import DELETE, PUT, Touch
 from storage.log.checkpoints import decode_offsets
-from storage.tiered.values import RemotePartition
 
 if TYPE_CHECKING:
     from broker.replication.partition.partition import Partition
-    from broker.tiering.tier import Tier
     from simulation.judges.committed import PartitionTruth
     from simulation.judges.world import JudgedWorld
     from simulation.world.cluster import Machine, NodeLife
-    from storage.log.log import Log
 
 LOG_STARTS = "/data/log-start-offset-checkpoint"
 AGAIN_S = 3.0
 """Seconds by which a record of an earlier leadership of a broker may be late."""
 KNOWN_S = 5.0
 """Seconds after which a leader knows a finished copy, when no fault is active."""
-COPY_DISABLED = "remote.log.copy.disable"
 SIZE, TIME = "retention.bytes", "retention.ms"
 
 
@@ -89,25 +84,20 @@ class TierJudge(Judge):
         self._world = world
         self._promises = world.promises
         self._on = world.shape.has_tier
-        self.truth = TierTruth()
+        self.state = TierState(world)
+        self._end = TierEnd(world, self.state)
         self._read: dict[Key, int] = {}
         """The offset up to which the records of each partition of the metadata topic are known."""
         self._finished: dict[bytes, tuple[Key, int]] = {}
         """The place of each COPY_FINISHED in the metadata topic."""
         self._finished_s: dict[bytes, float] = {}
         """When each was first seen there."""
-        self._floor: dict[Key, int] = {}
-        """The highest log start of any leader: records below it may be gone."""
         self._bounds: dict[Partition, tuple[int, int]] = {}
         """Log start and local start as of the last check."""
         self._begins: dict[tuple[int, Key], list[tuple[float, int, int]]] = {}
         """The history of both for every broker's log, with the time of each."""
         self._leads: dict[tuple[int, Key], Leadership] = {}
-        self._losses = TierLosses()
-        """Of the metadata topic."""
         self._touched: list[Touch] = []
-        self._late: set[str] = set()
-        """Objects that were written while another leader was deleting their copy."""
         self._limits: dict[str, set[int]] = {}
         """Every `retention.bytes` that a topic ever had."""
         self.counts: dict[str, int] = {
@@ -148,20 +138,20 @@ class TierJudge(Judge):
         }
         if all(at <= ends.get(key, at) for key, at in self._read.items()):
             return
-        before, self.truth = self.truth, TierTruth()
+        before, self.state.truth = self.state.truth, TierTruth()
         self._finished = {}
         for key, end in ends.items():
             values = self._promises.partitions[key].values
             for at in range(end):
-                change = self.truth.replay(at, values[at])
+                change = self.state.truth.replay(at, values[at])
                 if change is not None and change.copy.state == COPY_FINISHED:
                     self._finished[change.copy.segment_id] = key, at
                     now_s = self._world.loop.time()
                     self._finished_s.setdefault(change.copy.segment_id, now_s)
             self._read[key] = end
-        self._losses.note(before, self.truth)
-        for key in self._losses.keys:
-            for machine, one in self._replicas(key):
+        self.state.losses.note(before, self.state.truth)
+        for key in self.state.losses.keys:
+            for machine, one in self.state.replicas(key):
                 self._look_at_cover(machine.host, one)
 
     def _look_at_touches(self) -> None:
@@ -169,14 +159,14 @@ class TierJudge(Judge):
         touched, self._touched = self._touched, []
         for touch in touched:
             segment_id = _segment_of(touch.key)
-            if segment_id in self._losses.copies:
+            if segment_id in self.state.losses.copies:
                 continue
-            copy = self.truth.copies.get(segment_id)
+            copy = self.state.truth.copies.get(segment_id)
             where = f"S3: {touch.life} {touch.what} {touch.key}"
             require(copy is not None, f"{where}: no record names it")
             assert copy is not None
             if touch.what == PUT and copy.state in (DELETE_STARTED, DELETE_FINISHED):
-                self._late.add(touch.key)
+                self.state.late.add(touch.key)
             if touch.what == DELETE:
                 require(copy.state != COPY_FINISHED, f"{where}: the {copy} is finished")
             elif touch.what != PUT:
@@ -189,7 +179,7 @@ class TierJudge(Judge):
             if not truth.name.startswith(f"{REMOTE_LOG_METADATA_TOPIC}-"):
                 continue
             for at in range(self._read.get(key, 0), truth.end):
-                change = self.truth.replay(at, truth.values[at])
+                change = self.state.truth.replay(at, truth.values[at])
                 if change is None:
                     continue
                 if change.copy.state == COPY_FINISHED:
@@ -215,15 +205,15 @@ class TierJudge(Judge):
         listed = load.listed[:]
         load.listed.clear()
         for one in listed:
-            truth = self._kept(one.key)
-            if truth is None or one.key in self._losses.keys:
+            truth = self.state.kept(one.key)
+            if truth is None or one.key in self.state.losses.keys:
                 continue
             self.counts["listed"] += 1
-            ever = [self.truth.copies[each] for each in self._finished]
+            ever = [self.state.truth.copies[each] for each in self._finished]
             ends = {copy.last for copy in ever if copy.key == one.key}
             settled = [
                 copy.last
-                for copy in self.truth.finished(one.key)
+                for copy in self.state.truth.finished(one.key)
                 if self._finished_s[copy.segment_id] < one.at_s - KNOWN_S
             ]
             begins = self._begins[one.leader_id, one.key]
@@ -238,7 +228,7 @@ class TierJudge(Judge):
         """Judge a new copy: it is committed, and of the committed lineage (S2); its broker copies
         no segment whose finished copy it must know (S6)."""
         copy = change.copy
-        truth = self._kept(copy.key)
+        truth = self.state.kept(copy.key)
         if truth is None:
             return
         require(copy.last < truth.end, f"S2: {copy} of {truth.name}, committed is {truth.end}")
@@ -249,14 +239,14 @@ class TierJudge(Judge):
                     f"S2: {copy} of {truth.name} has {copy.epochs}, {base} is of epoch {epoch}",
                 )
         led = self._leads.get((change.broker_id, copy.key))
-        if copy.key in self._losses.keys:
+        if copy.key in self.state.losses.keys:
             return
         if led is None or led.life.machine.life is not led.life:
             return
         if not _is_being_copied(led.life, copy):
             return
         known = []
-        for one in self.truth.finished(copy.key):
+        for one in self.state.truth.finished(copy.key):
             partition, at = self._finished[one.segment_id]
             if at < led.known and partition in self._read:
                 known.append(one)
@@ -270,7 +260,7 @@ class TierJudge(Judge):
         bucket = self._world.store.bucket
         gone = copy.names - set(bucket.keys)
         require(not gone, f"S3: {copy} is finished, the store lacks {sorted(gone)}")
-        truth = self._kept(copy.key)
+        truth = self.state.kept(copy.key)
         if truth is None:
             return
         (name,) = (one for one in copy.names if one.endswith(".log"))
@@ -284,14 +274,14 @@ class TierJudge(Judge):
         needs the copy (S1)."""
         self.counts["copies deleted"] += 1
         copy = change.copy
-        if not self._is_tiered(copy.key) or copy.segment_id in self._losses.copies:
+        if not self.state.is_tiered(copy.key) or copy.segment_id in self.state.losses.copies:
             return
-        for machine, one in self._replicas(copy.key):
+        for machine, one in self.state.replicas(copy.key):
             if machine.node_id == change.broker_id:
                 start = _durable_start(machine, one)
-                missing = self._hole(one, start, one.log.segments.first_base_offset)
+                missing = self.state.hole(one, start, one.log.segments.first_base_offset)
                 require(
-                    missing is None or self._losses.explains(copy.key, missing),
+                    missing is None or self.state.losses.explains(copy.key, missing),
                     f"S4: {machine.host} deletes {copy} of {one.topic}-{one.index}; after a power "
                     f"cut it would begin at {start}, and no log has {missing}",
                 )
@@ -309,10 +299,10 @@ class TierJudge(Judge):
         where = f"{life}, {one.topic}-{one.index}"
         start, local = log.log_start_offset, log.local_log_start_offset
         self._note_begin(life.machine.node_id, one)
-        floor = self._floor.get(key, 0)
+        floor = self.state.floor.get(key, 0)
         if one.is_leader:
-            self._floor[key] = max(start, floor)
-        if not self._is_tiered(key):
+            self.state.floor[key] = max(start, floor)
+        if not self.state.is_tiered(key):
             return
         stable, committed = log.last_stable_offset, log.high_watermark
         # A log that begins in the middle of a transaction has its marker later: until that is
@@ -356,7 +346,7 @@ class TierJudge(Judge):
 
     def _known(self, key: Key) -> int:
         """Return the committed end of its metadata; 0 while their partition is unknown."""
-        seen = [self._finished[c.segment_id][0] for c in self.truth.finished(key)]
+        seen = [self._finished[c.segment_id][0] for c in self.state.truth.finished(key)]
         return self._read.get(seen[0], 0) if seen else 0
 
     def _look_at_cover(self, where: str, one: Partition) -> None:
@@ -369,12 +359,12 @@ class TierJudge(Judge):
         image = self._promises.metadata.image.topics.partition(one.topic_id, one.index)
         if image is not None and one.leader_epoch < image.leader_epoch:
             return
-        start = max(one.log.log_start_offset, self._floor.get((one.topic_id, one.index), 0))
+        start = max(one.log.log_start_offset, self.state.floor.get((one.topic_id, one.index), 0))
         local = one.log.local_log_start_offset
-        missing = None if one.log.history.lacks_remote_part else self._hole(one, start, local)
+        missing = None if one.log.history.lacks_remote_part else self.state.hole(one, start, local)
         key = (one.topic_id, one.index)
-        if missing is not None and self._losses.explains(key, missing):
-            self._losses.gone_to[key] = self._losses.start_of(key, local)
+        if missing is not None and self.state.losses.explains(key, missing):
+            self.state.losses.gone_to[key] = self.state.losses.start_of(key, local)
             self._promises.given_up.add(one.topic)
             self._promises.unreadable.add(one.topic)
             return
@@ -384,25 +374,14 @@ class TierJudge(Judge):
             f"{one.log.local_log_start_offset}; no finished copy has {missing}",
         )
 
-    def _hole(self, one: Partition, start: int, end: int) -> int | None:
-        """Return the first offset of [start, end) that no finished copy has, else None."""
-        key, log = (one.topic_id, one.index), one.log
-        start = self._losses.start_of(key, start)
-        epochs, truth = _epochs(log), self._kept(key)
-        first = epochs[0][1] if epochs else log.log_end_offset
-        if truth is not None and start < first:
-            before = {epoch: base for base, _, epoch, _ in reversed(truth.batches.values())}
-            epochs = [*sorted(one for one in before.items() if one[1] < first), *epochs]
-        return self.truth.uncovered(key, epochs, start, end)
-
     def _look_at_epochs(self, where: str, one: Partition) -> None:
         """Judge that the epochs of records that only the tier has are the committed ones (S5)."""
         log = one.log
         start, local = log.log_start_offset, log.local_log_start_offset
-        truth = self._kept((one.topic_id, one.index))
+        truth = self.state.kept((one.topic_id, one.index))
         if truth is None or start == local or log.history.lacks_remote_part:
             return
-        epochs = _epochs(log)
+        epochs = epochs_of(log)
         for base, following, epoch, _ in truth.batches.values():
             if start < following and base < local:
                 mine = epoch_at(epochs, max(base, start))
@@ -417,19 +396,20 @@ class TierJudge(Judge):
         key = (one.topic_id, one.index)
         if one.topic in self._promises.let_go or TIME in configs or min(limits) < 0:
             return
-        if key in self._losses.keys:
+        if key in self.state.losses.keys:
             return
-        epochs, log = _epochs(one.log), one.log
+        epochs, log = epochs_of(one.log), one.log
         copies = [
             copy.size_bytes
-            for copy in self.truth.finished(key)
+            for copy in self.state.truth.finished(key)
             if copy.last >= start and _shares(copy, epochs)
         ]
         ends = [*(segment.base_offset for segment in log.segments)][1:] + [log.log_end_offset]
         local = [
             segment.size_bytes
             for segment, end in zip(log.segments, ends, strict=True)
-            if self.truth.uncovered(key, epochs, max(segment.base_offset, start), end) is not None
+            if self.state.truth.uncovered(key, epochs, max(segment.base_offset, start), end)
+            is not None
         ]
         left = sum(copies) + sum(local)
         require(
@@ -445,117 +425,7 @@ class TierJudge(Judge):
             return None
         self._look_at_touches()
         self._look_at_records()
-        image = self._promises.metadata.image
-        named: set[str] = set()
-        unfinished: set[str] = set()
-        for key, copies in self.truth.of.items():
-            topic = image.topics.by_id.get(key[0])
-            for copy in copies.values():
-                where = f"{copy} of {topic.name if topic is not None else 'a deleted topic'}"
-                if key in self._losses.keys and (
-                    topic is None
-                    or (copy.state <= COPY_FINISHED and copy.segment_id in self._losses.copies)
-                ):
-                    unfinished |= copy.names
-                    continue
-                if topic is None:
-                    return f"S10: {where} is there"
-                if copy.state == COPY_STARTED and self._is_wanted(copy):
-                    unfinished |= copy.names
-                    continue
-                if copy.state != COPY_FINISHED:
-                    return f"S3: {where} is in state {copy.state}"
-                named |= copy.names
-        lost = self._losses.names(named)
-        stored = set(self._world.store.bucket.keys) - (self._late - named) - unfinished - lost
-        if stored != named:
-            return (
-                f"S3: the store has {sorted(stored - named)[:3]}, which no copy names, and lacks "
-                f"{sorted(named - stored)[:3]}"
-            )
-        return next(self._behind(), None)
-
-    def _is_wanted(self, copy: Copy) -> bool:
-        """Return whether an abandoned copy still stays.
-
-        It stays until a finished copy has its part of the leader's log. No copy will have it while
-        its segment is not closed (seed 3006), or copying is disabled (seed 8915). No other copy
-        will ever have it if local segments were deleted because of a record that the metadata topic
-        has lost since: then this copy may be the only one with these offsets (seed 90150).
-        """
-        image = self._promises.metadata.image.topics.partition(*copy.key)
-        for machine, one in self._replicas(copy.key):
-            if image is not None and machine.node_id == image.leader:
-                epochs, log = _epochs(one.log), one.log
-                closed = log.segments.active.base_offset if self._copies(one.topic) else 0
-                first = max(copy.begins, log.local_log_start_offset, closed)
-                end = min(copy.last + 1, log.log_end_offset)
-                return any(
-                    epoch_at(copy.epochs, at) == epoch_at(epochs, at) for at in range(first, end)
-                ) or _is_alone(copy, log, epochs, self._losses, self.truth)
-        return False
-
-    def _copies(self, topic: str) -> bool:
-        return self._promises.configs(topic).get(COPY_DISABLED) != "true"
-
-    def _behind(self) -> Iterator[str]:
-        """Yield closed segments without a copy (S9), and brokers that know other copies (S6)."""
-        for topic in self._promises.metadata.image.topics.by_id.values():
-            for index, partition in topic.partitions.items():
-                key = (topic.id, index)
-                for machine, one in self._replicas(key) if self._is_tiered(key) else ():
-                    if one.log.history.lacks_remote_part:
-                        yield f"S5: {machine.host} does not know all epochs of {topic.name}-{index}"
-                    where = f"{machine.host}, {topic.name}-{index}"
-                    if one.topic_id == topic.id and machine.node_id == partition.leader:
-                        active = one.log.segments.active.base_offset
-                        start = max(one.log.log_start_offset, self._floor.get(key, 0))
-                        start = self._losses.start_of(key, start)
-                        at = self.truth.uncovered(key, _epochs(one.log), start, active)
-                        if at is not None and self._copies(topic.name):
-                            yield f"S9: {where}: no copy has {at}, closed is all below {active}"
-                    yield from self._strangers(where, machine, key, topic.name)
-
-    def _strangers(self, where: str, machine: Machine, key: Key, topic: str) -> Iterator[str]:
-        tier = None if machine.life is None else _tier_of(machine.life)
-        if tier is None:
-            return
-        known = tier.journal.cache(RemotePartition(TopicId(key[0]), key[1], topic))
-        if known is None:
-            yield f"S6: {where} does not know its copies"
-            return
-        mine = {(one.segment_id, int(one.state)) for one in known.segments()}
-        there = {(one.segment_id, one.state) for one in self.truth.of.get(key, {}).values()}
-        if mine != there:
-            yield f"S6: {where} knows {len(mine)} copies, the records tell of {len(there)}"
-
-    # --- what there is --------------------------------------------------------------------------
-
-    def _replicas(self, key: Key) -> list[tuple[Machine, Partition]]:
-        """Return the open replicas of a partition on all running brokers."""
-        found = []
-        for machine in self._world.cluster.machines:
-            life = machine.life
-            node = None if life is None or not life.alive else life.node
-            if node is None or node.broker is None:
-                continue
-            for one in node.broker.replicas:
-                if (one.topic_id, one.index) == key and not one.log.closed:
-                    found.append((machine, one))
-        return [pair for pair in found if not pair[1].log.bounds.bootstrapping]
-
-    def _is_tiered(self, key: Key) -> bool:
-        """Return whether the topic exists, and is tiered."""
-        topic = self._promises.metadata.image.topics.by_id.get(key[0])
-        return topic is not None and self._promises.configs(topic.name).get(TIERED) == "true"
-
-    def _kept(self, key: Key) -> PartitionTruth | None:
-        """Return the committed records of a partition; None if unknown, or if its topic is in
-        `given_up`."""
-        truth = self._promises.partitions.get(key)
-        if truth is None or truth.name.rpartition("-")[0] in self._promises.given_up:
-            return None
-        return truth
+        return self._end.missing()
 
 
 def _judge_content(copy: Copy, data: bytes, truth: PartitionTruth, where: str) -> None:
@@ -579,37 +449,12 @@ def _judge_content(copy: Copy, data: bytes, truth: PartitionTruth, where: str) -
     require(at == copy.last + 1, f"{where} ends at {at}")
 
 
-def _is_alone(copy: Copy, log: Log, epochs: Epochs, losses: TierLosses, truth: TierTruth) -> bool:
-    """Return whether the copy has offsets of the leader's log that are neither on its disk nor in a
-    finished copy, and that a lost record listed."""
-    below = range(
-        max(copy.begins, log.log_start_offset),
-        min(copy.last + 1, log.local_log_start_offset),
-    )
-    return any(
-        losses.explains(copy.key, at)
-        and epoch_at(copy.epochs, at) == epoch_at(epochs, at)
-        and truth.uncovered(copy.key, epochs, at, at + 1) is not None
-        for at in below
-    )
-
-
-def _tier_of(life: NodeLife) -> Tier | None:
-    node = life.node
-    context = None if node is None or node.broker is None else node.broker.context
-    return None if context is None else context.tier
-
-
 def _is_being_copied(life: NodeLife, copy: Copy) -> bool:
     """Return whether its broker is copying it. A late record may be of an abandoned copy, over a
     closed connection, too (seed 8948)."""
-    tier = _tier_of(life)
+    tier = tier_of(life)
     leading = () if tier is None else tier.tasks.leading.values()
     return any(copy.segment_id in led.being_copied for led in leading)
-
-
-def _epochs(log: Log) -> Epochs:
-    return [(entry.epoch, entry.start_offset) for entry in log.epochs.entries]
 
 
 def _shares(copy: Copy, epochs: Epochs) -> bool:

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from simulation.world.store import SimStore
 
 
+class JudgedLedgers(Protocol):
+    """Ledgers of the partitions that clients use."""
+
+    @property
+    def partitions(self) -> Sequence[PartitionLedger]: ...
+
+
 class JudgedLoad(Protocol):
     """Requests and responses of a run's clients."""
 
@@ -26,7 +33,7 @@ class JudgedLoad(Protocol):
         """The number of acknowledged writes."""
 
     @property
-    def partitions(self) -> Sequence[PartitionLedger]:
+    def ledgers(self) -> JudgedLedgers:
         """The ledgers of the partitions that clients use."""
 
     @property

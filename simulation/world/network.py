@@ -62,7 +62,7 @@ class MemoryServer(asyncio.AbstractServer):
 
     def close(self) -> None:
         """Stop accepting connections; existing ones stay."""
-        self.network.forget(self)
+        self.network.addresses.remove(self)
         if not self._closed.done():
             self._closed.set_result(None)
 
@@ -235,13 +235,54 @@ class MemoryTransport(asyncio.Transport):
         self._network.reset(self._near, self._far)
 
 
+class Addresses:
+    """The addresses of one network: its listeners, and the ports that were given out."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[tuple[str, int], MemoryServer] = {}
+        self._next_port: dict[str, int] = {}
+
+    def new_port(self, host: str) -> int:
+        """Return a port of a host that was not given out before."""
+        port = self._next_port.get(host, 20_000)
+        self._next_port[host] = port + 1
+        return port
+
+    def add(self, server: MemoryServer) -> None:
+        """Add a listener. Raises: OSError when its address is in use."""
+        key = (server.host, server.address[1])
+        if key in self._listeners:
+            raise OSError(98, f"address already in use: {key[0]}:{key[1]}")
+        self._listeners[key] = server
+
+    def remove(self, server: MemoryServer) -> None:
+        """Remove a listener, which need not exist."""
+        key = (server.host, server.address[1])
+        if self._listeners.get(key) is server:
+            del self._listeners[key]
+
+    def remove_host(self, host: str) -> None:
+        """Remove all listeners of a host."""
+        for server in [one for one in self._listeners.values() if one.host == host]:
+            self.remove(server)
+
+    def listener(self, host: str, port: int) -> MemoryServer | None:
+        """Return the listener on that address."""
+        return self._listeners.get((host, port))
+
+    def only_listener(self, port: int) -> MemoryServer | None:
+        """Return the only listener on that port in this world, for clients that connect to
+        localhost."""
+        found = [server for (_, p), server in self._listeners.items() if p == port]
+        return found[0] if len(found) == 1 else None
+
+
 class Network:
     """Hosts, listeners and connections of one world."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._listeners: dict[tuple[str, int], MemoryServer] = {}
-        self._next_port: dict[str, int] = {}
+        self.addresses = Addresses()
         self._connections: dict[int, tuple[_End, _End]] = {}
         self._next_connection = 0
         self._links: dict[tuple[str, str], Link] = {}
@@ -375,8 +416,7 @@ class Network:
         """
         if silently is not None:
             self._dark[host] = silently
-        for server in [s for s in self._listeners.values() if s.host == host]:
-            self.forget(server)
+        self.addresses.remove_host(host)
         for near, far in self._living():
             for end, other in ((near, far), (far, near)):
                 if end.host == host:
@@ -395,20 +435,11 @@ class Network:
         """Bind a listener. Raises: OSError when the address is in use."""
         name = CURRENT_HOST.get() if host in _LOOPBACK_NAMES else host
         if port == 0:
-            port = self._next_port.get(name, 20_000)
-            self._next_port[name] = port + 1
-        if (name, port) in self._listeners:
-            raise OSError(98, f"address already in use: {name}:{port}")
+            port = self.addresses.new_port(name)
         bound_host = host if host not in ("", "0.0.0.0", "::") else name
         server = MemoryServer(self, factory, name, (bound_host, port))
-        self._listeners[(name, port)] = server
+        self.addresses.add(server)
         return server
-
-    def forget(self, server: MemoryServer) -> None:
-        """Remove a listener, which need not exist."""
-        key = (server.host, server.address[1])
-        if self._listeners.get(key) is server:
-            del self._listeners[key]
 
     async def connect(self, factory: Any, host: str, port: int) -> tuple[Any, Any]:
         """Connect from the current host. Hangs like a real connection while the link is cut.
@@ -418,13 +449,12 @@ class Network:
         source = CURRENT_HOST.get()
         target = source if host in _LOOPBACK_NAMES else host
         await self._travel(source, target)
-        server = self._listeners.get((target, port))
+        server = self.addresses.listener(target, port)
         if server is None and host in _LOOPBACK_NAMES:
-            server = self._only_listener(port)
+            server = self.addresses.only_listener(port)
         if server is None or not server.listens:
             raise ConnectionRefusedError(111, f"connect to {host}:{port} refused")
-        port_here = self._next_port.get(source, 20_000)
-        self._next_port[source] = port_here + 1
+        port_here = self.addresses.new_port(source)
         client = _End(source, (source, port_here), contextvars.copy_context())
         remote = _End(server.host, server.address, server.context)
         self._connections[self._next_connection] = (client, remote)
@@ -446,12 +476,6 @@ class Network:
         if not remote.lost:
             remote.speak(server.context.run(server.factory))
             server.context.copy().run(remote.protocol.connection_made, remote.transport)
-
-    def _only_listener(self, port: int) -> MemoryServer | None:
-        """Return the only listener on that port in this world, for clients that connect to
-        localhost."""
-        found = [server for (_, p), server in self._listeners.items() if p == port]
-        return found[0] if len(found) == 1 else None
 
     async def _travel(self, source: str, target: str) -> None:
         # Polling costs nothing in virtual time, and a healed link needs no notification.

@@ -27,7 +27,8 @@ QUICK = 7
 )
 def test_writes_succeed_while_there_is_a_topic(acked: int, exists: bool, holds: bool) -> None:
     """P26, seed 9486: writes must be acknowledged at the end, unless no topic is left."""
-    load = SimpleNamespace(acked=10 + acked, partitions=[SimpleNamespace(topic_id=KEY[0])])
+    ledgers = SimpleNamespace(partitions=[SimpleNamespace(topic_id=KEY[0])])
+    load = SimpleNamespace(acked=10 + acked, ledgers=ledgers)
     promises = SimpleNamespace(exists=lambda _topic_id: exists)
     world: Any = SimpleNamespace(load=load, promises=promises, acked_before_quiet=10)
     assert (histories.HistoryJudge(world).unsettled() is None) is holds

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from simulation.clients import readers, tier_listers
-from simulation.clients.load import Load
+from simulation.clients.ledgers import Ledgers
 from simulation.clients.readers import Lister
 from simulation.clients.tier_listers import TierLister
 from simulation.judges.committed import PartitionTruth
@@ -131,9 +131,8 @@ async def test_answers_of_a_topic_that_is_deleted_between_them_are_not_judged(
 
     monkeypatch.setattr(tier_listers, "ask_offset", asked)
     load: Any = SimpleNamespace(
-        partitions=[one],
+        ledgers=SimpleNamespace(partitions=[one], namesakes=namesakes),
         listed=[],
-        namesakes=namesakes,
         strict=False,
         now_s=lambda: 1.0,
         leader=leader,
@@ -169,9 +168,8 @@ async def test_the_latest_offset_of_a_namesake_is_not_held_against_it(
     monkeypatch.setattr(readers, "ask_offset", asked)
     there = iter((True, not deleted))
     promises = SimpleNamespace(given_up=frozenset(), exists=lambda _topic_id: next(there))
-    load: Any = SimpleNamespace(
-        partitions=[one], leader=leader, promises=promises, namesakes=namesakes
-    )
+    ledgers = SimpleNamespace(partitions=[one], namesakes=namesakes)
+    load: Any = SimpleNamespace(leader=leader, promises=promises, ledgers=ledgers)
     lister = Lister(load)
     await lister.step(random.Random(1))
     forgiven = deleted or namesakes
@@ -182,14 +180,12 @@ async def test_the_latest_offset_of_a_namesake_is_not_held_against_it(
 def test_a_topic_that_is_made_again_has_a_namesake() -> None:
     """This holds whichever of the two topics a client finds first."""
     promises: Any = SimpleNamespace(compacted=frozenset({"k"}))
-    load = Load.__new__(Load)
-    load.promises, load.partitions, load.keyed = promises, [], []
-    load.namesakes, load._first_ids, load._ended = set(), {}, set()
+    ledgers = Ledgers(promises)
     for topic in ("t", "k"):
-        load.found(topic, b"1", 1)
-        load.found(topic, b"1", 2)
-    assert load.namesakes == set()
-    load.found("t", b"2", 1)
-    assert load.namesakes == {"t"}
-    load.found("t", b"1", 1)
-    assert [one.topic_id for one in load.partitions] == [b"2"]
+        ledgers.found(topic, b"1", 1)
+        ledgers.found(topic, b"1", 2)
+    assert ledgers.namesakes == set()
+    ledgers.found("t", b"2", 1)
+    assert ledgers.namesakes == {"t"}
+    ledgers.found("t", b"1", 1)
+    assert [one.topic_id for one in ledgers.partitions] == [b"2"]

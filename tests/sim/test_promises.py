@@ -11,7 +11,8 @@ from immutables import Map
 
 from broker.replication.partition.leadership import become_offline
 from metalog.image.values import EMPTY_IMAGE, ConfigResourceType
-from simulation.judges.partitions import Promises, replica_state
+from simulation.judges.partitions import Promises
+from simulation.judges.shown_records import ReplicaState
 from simulation.world.invariants import Violation
 from testkit.memory.replicas import Cluster, answer
 
@@ -54,7 +55,7 @@ class Watched:
     def look(self) -> None:
         for node_id in (1, 2):
             one = self.cluster[node_id].partition()
-            state = replica_state(one)
+            state = ReplicaState.of(one)
             old = self.seen.get(node_id)
             if state != old:
                 self.seen[node_id] = state

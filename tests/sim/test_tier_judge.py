@@ -210,9 +210,9 @@ def test_unfinished_copy_stays_until_a_finished_one_has_its_records(
     promises.metadata.image.topics.partition().leader = 1
     promises.configs = lambda _topic: {"remote.log.copy.disable": disabled}
     machine = SimpleNamespace(node_id=1)
-    monkeypatch.setattr(watched.judge, "_replicas", lambda _: [(machine, watched.replicas[0])])
+    monkeypatch.setattr(watched.judge.state, "replicas", lambda _: [(machine, watched.replicas[0])])
     copy: Any = SimpleNamespace(key=(TOPIC_ID, 0), begins=11, last=14, epochs=((0, 11),))
-    assert watched.judge._is_wanted(copy) is stays
+    assert watched.judge._end.is_wanted(copy) is stays
 
 
 @pytest.mark.parametrize(
@@ -253,10 +253,10 @@ def test_unfinished_copy_stays_if_lost_metadata_listed_the_only_other_one(
     promises: Any = watched.judge._promises
     promises.metadata.image.topics.partition().leader = 1
     machine = SimpleNamespace(node_id=1)
-    monkeypatch.setattr(watched.judge, "_replicas", lambda _: [(machine, watched.replicas[0])])
+    monkeypatch.setattr(watched.judge.state, "replicas", lambda _: [(machine, watched.replicas[0])])
     if lost:
         gone = copy_of(1, 0, 9, COPY_FINISHED)
-        watched.judge._losses.copies[gone.segment_id] = gone
+        watched.judge.state.losses.copies[gone.segment_id] = gone
     known = [copy_of(2, 2, 7, COPY_FINISHED)] if finished else []
-    monkeypatch.setattr(watched.judge.truth, "finished", lambda _: known)
-    assert watched.judge._is_wanted(copy_of(3, 3, 6, COPY_STARTED)) is stays
+    monkeypatch.setattr(watched.judge.state.truth, "finished", lambda _: known)
+    assert watched.judge._end.is_wanted(copy_of(3, 3, 6, COPY_STARTED)) is stays

@@ -67,7 +67,7 @@ def _draw_unregister_lost(rng: Random, shape: Shape) -> tuple[str, Args]:
 
 
 async def _unregister(world: RunWorld, machine: Machine, event: Event, _rng: Random) -> bool:
-    if not _may_be_forgotten(world, machine) or not world.promises.spares(machine.node_id):
+    if not _may_be_forgotten(world, machine) or not world.promises.ends.spares(machine.node_id):
         return False
     return await _end_and_forget(world, machine, event, End.KILL)
 
