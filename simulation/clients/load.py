@@ -64,7 +64,7 @@ OF_MOVES = MOVED | COORDINATOR_MOVED | NOT_SEEN | NOT_SETTLED
 phase."""
 
 
-class Asked(NamedTuple):
+class Attempt(NamedTuple):
     """A request for one partition: its broker, its time, the leader epoch in it, the epoch of the
     broker's own replica at that time, and its number among all requests."""
 
@@ -145,7 +145,7 @@ class Load:
         """Fails when a client finds a promise broken."""
         self._seed = seed
         self._numbers = 0
-        self._asked = 0
+        self._attempts = 0
         self._stopping = False
         self._tasks: list[asyncio.Task[None]] = []
         self._access = Access(client)
@@ -326,33 +326,33 @@ class Load:
                 )
             ],
         )
-        asked = self.asking(one, leader_id, -1)
+        attempt = self.new_attempt(one, leader_id, -1)
         try:
             answer = await ask(request)
         except Unknown:
             batch.uncertain = True
             self.trace.add(f"client: {name} has no answer")
-            self._sent(asked, batch, acks, producer, "? no answer")
+            self._sent(attempt, batch, acks, producer, "? no answer")
             raise
         except ApiError as error:
             one.refused(batch)
-            self._sent(asked, batch, acks, producer, error.code.name)
+            self._sent(attempt, batch, acks, producer, error.code.name)
             raise
         if answer is None:
             batch.uncertain = True
-            self._sent(asked, batch, acks, producer, "? not asked")
+            self._sent(attempt, batch, acks, producer, "? not asked")
             return -1
         got = answer.responses[0].partition_responses[0]
-        self._hinted(asked, got.error_code, got.current_leader, answer.node_endpoints)
+        self._hinted(attempt, got.error_code, got.current_leader, answer.node_endpoints)
         if got.error_code:
             self._refused(one, batch, ErrorCode(got.error_code))
             said = ErrorCode(got.error_code)
             told = said.name if said in REFUSED else f"? {said.name}"
-            self._sent(asked, batch, acks, producer, told)
+            self._sent(attempt, batch, acks, producer, told)
             self.trace.add(f"client: {name} is refused: {got.error_code}")
             fail_on(got.error_code, got.error_message)
         self.trace.add(f"client: {name} is at {got.base_offset}")
-        self._sent(asked, batch, acks, producer, "ok", got.base_offset)
+        self._sent(attempt, batch, acks, producer, "ok", got.base_offset)
         if acks == 1:
             batch.uncertain = True  # the record may be lost with its leader
         else:
@@ -361,8 +361,8 @@ class Load:
             # Once a topic is deleted, no judge sees how far it was committed: its leader may have
             # acknowledged the record and deleted the topic in one event-loop iteration (seed 1565).
             expected = one.topic not in self.promises.given_up
-            if expected and self.promises.exists(asked.key[0]):
-                committed = self.promises.partitions[asked.key].end
+            if expected and self.promises.exists(attempt.key[0]):
+                committed = self.promises.partitions[attempt.key].end
                 require(
                     batch.end <= committed,
                     f"H3: {name} is acknowledged at {batch.offset}, committed is {committed}",
@@ -371,7 +371,7 @@ class Load:
 
     def _sent(
         self,
-        asked: Asked,
+        attempt: Attempt,
         batch: Batch,
         acks: int,
         producer: Producer,
@@ -379,7 +379,7 @@ class Load:
         offset: int = -1,
     ) -> None:
         self._saw(
-            asked,
+            attempt,
             batch.producer,
             "send",
             answer,
@@ -389,14 +389,14 @@ class Load:
             producer_id=producer.id,
         )
 
-    def _saw(self, asked: Asked, client: str, what: str, answer: str, **more: Any) -> None:
+    def _saw(self, attempt: Attempt, client: str, what: str, answer: str, **more: Any) -> None:
         """Add one entry to the history."""
         now_s = self._loop.time()
         self.history.append(
             Saw(
-                *(client, what, str(asked.one), asked.at_s, now_s, answer),
-                key=asked.key,
-                serial=asked.serial,
+                *(client, what, str(attempt.one), attempt.at_s, now_s, answer),
+                key=attempt.key,
+                serial=attempt.serial,
                 **more,
             )
         )
@@ -414,14 +414,14 @@ class Load:
         else:
             batch.uncertain = True
 
-    def asking(self, one: PartitionLedger, broker_id: int, epoch: int) -> Asked:
+    def new_attempt(self, one: PartitionLedger, broker_id: int, epoch: int) -> Attempt:
         """Return the data of a request with this leader epoch that is about to be sent."""
         key = (one.topic_id, one.index)
         replica_epoch = self.promises.leader_epoch_at(broker_id, key)
-        self._asked += 1
-        return Asked(one, key, broker_id, self._loop.time(), epoch, replica_epoch, self._asked)
+        self._attempts += 1
+        return Attempt(one, key, broker_id, self._loop.time(), epoch, replica_epoch, self._attempts)
 
-    def _hinted(self, asked: Asked, code: int, leader: Any, endpoints: Any) -> None:
+    def _hinted(self, attempt: Attempt, code: int, leader: Any, endpoints: Any) -> None:
         """Check a named leader (P24): it is named only with an error that it helps against, and
         with an address. It is never of an old epoch, nor a broker that the responding broker knows
         to be fenced or removed."""
@@ -430,21 +430,21 @@ class Load:
         if leader.leader_id < 0 and leader.leader_epoch < 0:
             return
         self.hints += 1
-        where = f"P24: {asked.one}: leader {leader.leader_id} in epoch {leader.leader_epoch}"
+        where = f"P24: {attempt.one}: leader {leader.leader_id} in epoch {leader.leader_epoch}"
         require(code in MOVED, f"{where} is named with error {code}")
         known = {node.node_id: (node.host, node.port) for node in endpoints}
         require(leader.leader_id in known, f"{where} is named without its address, {known}")
         require(
-            leader.leader_epoch >= asked.epoch,
-            f"{where}, the client knows of {asked.epoch} already",
+            leader.leader_epoch >= attempt.epoch,
+            f"{where}, the client knows of {attempt.epoch} already",
         )
         require(
-            leader.leader_epoch >= asked.replica_epoch,
-            f"{where}, broker {asked.broker_id} has a replica in {asked.replica_epoch} already",
+            leader.leader_epoch >= attempt.replica_epoch,
+            f"{where}, broker {attempt.broker_id} has a replica in {attempt.replica_epoch} already",
         )
         named = Named(leader.leader_id, leader.leader_epoch, *known[leader.leader_id])
-        images = self.promises.views.since(asked.broker_id, asked.at_s)
-        judge_hint(f"broker {asked.broker_id}, {asked.one}", asked.key, named, images)
+        images = self.promises.views.since(attempt.broker_id, attempt.at_s)
+        judge_hint(f"broker {attempt.broker_id}, {attempt.one}", attempt.key, named, images)
 
     async def ask(self, leader: Leader, request: Request[R]) -> R:
         """Send one request to a leader; after an error the next request refreshes the metadata."""
@@ -463,16 +463,16 @@ class Load:
     ) -> list[tuple[int, bytes]]:
         """Return (offset, value) of the records of one fetch at `offset`, which may wait
         `FETCH_WAIT_MS`."""
-        asked, answer = await self._fetch(one, offset)
+        attempt, answer = await self._fetch(one, offset)
         got = answer.responses[0].partitions[0]
-        return self.told(asked, got, answer.node_endpoints, offset, client, what)
+        return self.received(attempt, got, answer.node_endpoints, offset, client, what)
 
     async def fetch_keyed(self, one: CompactedLedger, offset: int) -> tuple[dict[int, Keyed], int]:
         """Fetch a compacted partition, where offsets may be missing. Returns: records, and the next
         offset."""
-        asked, answer = await self._fetch(one, offset)
+        attempt, answer = await self._fetch(one, offset)
         got = answer.responses[0].partitions[0]
-        self._hinted(asked, got.error_code, got.current_leader, answer.node_endpoints)
+        self._hinted(attempt, got.error_code, got.current_leader, answer.node_endpoints)
         fail_on(got.error_code)
         data = got.records or b""
         assert not isinstance(data, list)
@@ -483,7 +483,7 @@ class Load:
         }
         ends = [header.next_offset for header, _ in iter_batches(data)]
         require(list(found) == sorted(found), f"H7: {one}: {list(found)} are out of order")
-        committed = self.promises.partitions[asked.key].keys.records
+        committed = self.promises.partitions[attempt.key].keys.records
         given_up = one.topic in self.promises.given_up
         for at, record in found.items():
             one.was_read(at, record, given_up=given_up)
@@ -492,7 +492,7 @@ class Load:
                 require(known == record, f"P6: {one}: {record} at {at}, committed is {known}")
         return found, max([offset, *ends])
 
-    async def _fetch(self, one: PartitionLedger, offset: int) -> tuple[Asked, FetchResponse]:
+    async def _fetch(self, one: PartitionLedger, offset: int) -> tuple[Attempt, FetchResponse]:
         leader = await self.leader(one)
         wish = FetchRequest.FetchPartition(
             partition=one.index,
@@ -508,14 +508,14 @@ class Load:
                 FetchRequest.FetchTopic(topic=one.topic, topic_id=one.topic_id, partitions=[wish])
             ],
         )
-        asked = self.asking(one, leader.node_id, leader.epoch)
+        attempt = self.new_attempt(one, leader.node_id, leader.epoch)
         answer = await self.ask(leader, request)
         fail_on(answer.error_code)
-        return asked, answer
+        return attempt, answer
 
-    def told(
+    def received(
         self,
-        asked: Asked,
+        attempt: Attempt,
         got: FetchResponse.PartitionData,
         endpoints: Any,
         offset: int,
@@ -527,14 +527,14 @@ class Load:
         Returns: (offset, value) of its records from `offset` on.
         Raises: ApiError for an error code of the partition.
         """
-        self._hinted(asked, got.error_code, got.current_leader, endpoints)
+        self._hinted(attempt, got.error_code, got.current_leader, endpoints)
         fail_on(got.error_code)
         got_bytes = got.records or b""
         assert not isinstance(got_bytes, list)
         records = checked(got_bytes)
         found = [(r.offset, r.value or b"") for r in records if r.offset >= offset]
         values, offsets = tuple(value for _, value in found), tuple(at for at, _ in found)
-        self._saw(asked, client, what, "ok", offset=offset, values=values, offsets=offsets)
+        self._saw(attempt, client, what, "ok", offset=offset, values=values, offsets=offsets)
         return found
 
     def consumed(self, one: PartitionLedger, records: list[tuple[int, bytes]]) -> None:

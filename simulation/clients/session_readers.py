@@ -18,7 +18,7 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from simulation.clients.client import Unknown, fail_on
 from simulation.clients.kind import ClientKind
-from simulation.clients.load import FETCH_WAIT_MS, Access, Asked, Load
+from simulation.clients.load import FETCH_WAIT_MS, Access, Attempt, Load
 from simulation.judges.ledger import PartitionLedger
 from simulation.shapes.shape import ClientShape, TopicShape
 from simulation.world.invariants import Key, require
@@ -39,7 +39,7 @@ class Session:
 
     session_id: int = 0
     epoch: int = 0
-    asked: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    requested: dict[Key, tuple[int, int]] = field(default_factory=dict)
     """Offset and leader epoch."""
     silent_s: dict[Key, float] = field(default_factory=dict)
 
@@ -115,14 +115,17 @@ class SessionReader:
         out_of_turn = not calm and session.epoch > 0 and chance > 0.98
         epoch = FINAL_EPOCH if ends else session.epoch + 7 * out_of_turn
         full = epoch <= 0
-        names = wishes if full else {k: w for k, w in wishes.items() if session.asked.get(k) != w}
-        forgotten = [] if full else [key for key in session.asked if key not in wishes]
+        names = (
+            wishes if full else {k: w for k, w in wishes.items() if session.requested.get(k) != w}
+        )
+        forgotten = [] if full else [key for key in session.requested if key not in wishes]
         if not full and not wishes:
             # A session without partitions is over.
-            session.asked.clear()
+            session.requested.clear()
         request = _request(session.session_id, epoch, names, forgotten)
-        asked = {
-            key: load.asking(one, node_id, leader.epoch) for key, (one, leader) in wanted.items()
+        attempts = {
+            key: load.new_attempt(one, node_id, leader.epoch)
+            for key, (one, leader) in wanted.items()
         }
         answer = await self._access.client._once(node_id, request)
         code = ErrorCode(answer.error_code)
@@ -133,8 +136,8 @@ class SessionReader:
             return
         fail_on(code)
         session.answered(answer.session_id)
-        session.asked = wishes
-        self._take(answer, session, asked)
+        session.requested = wishes
+        self._take(answer, session, attempts)
 
     def _position(self, one: PartitionLedger) -> int:
         if one not in self._positions:
@@ -147,16 +150,16 @@ class SessionReader:
 
     # --- answers ------------------------------------------------------------------------------
 
-    def _take(self, answer: FetchResponse, session: Session, asked: dict[Key, Asked]) -> None:
+    def _take(self, answer: FetchResponse, session: Session, attempts: dict[Key, Attempt]) -> None:
         told = {
             (topic.topic_id, got.partition_index): got
             for topic in answer.responses
             for got in topic.partitions
         }
         for key in told:
-            require(key in asked, f"B31: {self._name} got {key}, which it did not request")
+            require(key in attempts, f"B31: {self._name} got {key}, which it did not request")
         anything = any(got.records for got in told.values())
-        for key, one in asked.items():
+        for key, one in attempts.items():
             found = told.get(key)
             if found is not None:
                 self._read(one, found, answer.node_endpoints)
@@ -165,26 +168,26 @@ class SessionReader:
             elif not anything:
                 self._silent(one, session)
 
-    def _silent(self, asked: Asked, session: Session) -> None:
+    def _silent(self, attempt: Attempt, session: Session) -> None:
         """Check that existing records are returned in time (H12)."""
-        load, one = self._load, asked.one
-        position, truth = self._positions[one], load.promises.partitions.get(asked.key)
+        load, one = self._load, attempt.one
+        position, truth = self._positions[one], load.promises.partitions.get(attempt.key)
         behind = truth is not None and truth.end > position
         if not behind or not load.strict or one.topic in load.promises.given_up:
-            session.silent_s.pop(asked.key, None)
+            session.silent_s.pop(attempt.key, None)
             return
-        since_s = session.silent_s.setdefault(asked.key, asked.at_s)
+        since_s = session.silent_s.setdefault(attempt.key, attempt.at_s)
         require(
-            asked.at_s - since_s < SILENT_S,
-            f"H12: {self._name}: {one}: session {session.session_id} of broker {asked.broker_id} "
+            attempt.at_s - since_s < SILENT_S,
+            f"H12: {self._name}: {one}: session {session.session_id} of broker {attempt.broker_id} "
             f"returns nothing from {position} on since {since_s:.3f}",
         )
 
-    def _read(self, asked: Asked, got: FetchResponse.PartitionData, endpoints: Any) -> None:
-        load, one = self._load, asked.one
+    def _read(self, attempt: Attempt, got: FetchResponse.PartitionData, endpoints: Any) -> None:
+        load, one = self._load, attempt.one
         at = self._positions[one]
         try:
-            records = load.told(asked, got, endpoints, at, f"{self._name} of {one}")
+            records = load.received(attempt, got, endpoints, at, f"{self._name} of {one}")
         except ApiError as error:
             self._failed(one, error)
             return

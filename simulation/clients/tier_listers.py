@@ -10,7 +10,7 @@ from simulation.clients.kind import ClientKind
 from simulation.clients.load import PATIENCE, REQUEST_MS, Load
 from simulation.clients.readers import ask_offset
 from simulation.judges.ledger import PartitionLedger
-from simulation.judges.tier_offsets import Listed, Told
+from simulation.judges.tier_offsets import Listed, Reported
 from simulation.shapes.shape import TIERED
 
 LATEST, EARLIEST, HIGHEST, LOCAL, TIERED_END, PENDING = -1, -2, -3, -4, -5, -6
@@ -69,9 +69,9 @@ class TierLister:
         if load.promises.exists(one.topic_id) and one.topic not in load.ledgers.namesakes:
             load.listed.append(listed)
 
-    async def _ask(self, one: PartitionLedger, leader: Leader, timestamp: int) -> Told:
+    async def _ask(self, one: PartitionLedger, leader: Leader, timestamp: int) -> Reported:
         got = await ask_offset(self._load, one, leader, timestamp, REQUEST_MS // 2)
-        return Told(got.offset, got.timestamp, got.leader_epoch)
+        return Reported(got.offset, got.timestamp, got.leader_epoch)
 
 
 KINDS = {

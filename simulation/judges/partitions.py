@@ -116,7 +116,7 @@ class Promises:
     @property
     def history(self) -> list[str]:
         """Recent changes of replicas as text lines."""
-        return [one if isinstance(one, str) else _told(*one) for one in self._history]
+        return [one if isinstance(one, str) else _line(*one) for one in self._history]
 
     # --- lives --------------------------------------------------------------------------------
 
@@ -513,7 +513,7 @@ def _keyed(log: Log, begin: int) -> dict[int, Keyed]:
     return keyed_records(batches_of(log, begin, end), begin, end)
 
 
-def _told(at_s: float, life: NodeLife, name: str, leader_id: int, state: ReplicaState) -> str:
+def _line(at_s: float, life: NodeLife, name: str, leader_id: int, state: ReplicaState) -> str:
     role, leader_epoch, mark, end, isr, maximal, partition_epoch, _ = state
     return (
         f"{at_s:12.6f} {life} {name}: {role.name} of {leader_id} in "

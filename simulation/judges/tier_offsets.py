@@ -25,7 +25,7 @@ from simulation.judges.committed import PartitionTruth
 from simulation.world.invariants import Key, require
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """One response; -1: nothing."""
 
     offset: int
@@ -46,14 +46,14 @@ class Listed:
     strict: bool
     """True if no fault was active any more."""
     wanted_ms: int
-    first: Told
-    local: Told
-    tiered: Told
-    pending: Told
-    by_time: Told
-    highest: Told
-    start: Told
-    latest: Told
+    first: Reported
+    local: Reported
+    tiered: Reported
+    pending: Reported
+    by_time: Reported
+    highest: Reported
+    start: Reported
+    latest: Reported
 
     def __str__(self) -> str:
         names = "first", "local", "tiered", "pending", "by_time", "highest", "start", "latest"

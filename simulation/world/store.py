@@ -102,7 +102,7 @@ class SimStore:
         """Return the path of the node that is about to start."""
         host = CURRENT_HOST.get()
         number = self._opened[host] = self._opened.get(host, 0) + 1
-        faulty = FaultyObjects(_Told(self), stream(self._seed, "store", host, number))
+        faulty = FaultyObjects(_WatchedBucket(self), stream(self._seed, "store", host, number))
         way = self._ways[host] = _Way(faulty, lambda: self.on(host), partial(self._reached, host))
         self._settle()
         return way
@@ -153,7 +153,7 @@ def worst(weathers: Sequence[Weather]) -> Weather:
     )
 
 
-class _Told:
+class _WatchedBucket:
     """The bucket; it reports every access to the store."""
 
     def __init__(self, store: SimStore) -> None:

@@ -142,7 +142,7 @@ READS = ReadSettings(
 NO_QUOTA = QuotaSettings(bytes_per_second=2**63 - 1, windows=11, window_seconds=1)
 
 
-class Held:
+class HeldStore:
     """A store whose reads of log parts wait until `let_go`."""
 
     def __init__(self, backing: Objects) -> None:
@@ -218,7 +218,7 @@ class TierRoom:
     ) -> None:
         """`topic` is for `Harness.create_topic`, `configs` are the topic's, `props` the node's."""
         self.tier = MemoryTier()
-        self.held = Held(self.tier.bucket)
+        self.held = HeldStore(self.tier.bucket)
         self.tier.store.objects = self.held
         self.h = Harness(**(props or {}))  # type: ignore[arg-type]
         self.h.create_topic(

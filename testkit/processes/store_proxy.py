@@ -87,7 +87,7 @@ class Point(NamedTuple):
 _Answer: TypeAlias = tuple[h11.Response, bytes]
 
 
-class _Held:
+class _HeldRequest:
     """A request that is held at a point, or will be."""
 
     def __init__(self, point: Point, topic: str) -> None:
@@ -109,7 +109,7 @@ class StoreProxy(LoopThread):
         self._slow_s = slow_s
         self._faults: dict[tuple[Operation, str], StoreFault] = {}
         self._hits: Counter[tuple[Operation, str]] = Counter()
-        self._held: list[_Held] = []
+        self._held: list[_HeldRequest] = []
 
     def __enter__(self) -> StoreProxy:
         super().__enter__()
@@ -134,16 +134,16 @@ class StoreProxy(LoopThread):
         """Return the number of requests that a fault has hit so far."""
         return self._hits[operation, topic]
 
-    def hold(self, point: Point, topic: str) -> _Held:
+    def hold(self, point: Point, topic: str) -> _HeldRequest:
         """Hold the next request at that point until `release`."""
-        held = _Held(point, topic)
+        held = _HeldRequest(point, topic)
         self.call(lambda: self._held.append(held))
         return held
 
-    def wait_until_held(self, held: _Held) -> None:
+    def wait_until_held(self, held: _HeldRequest) -> None:
         assert held.arrived.wait(WAIT_S), f"no request reached {held.point}"
 
-    def release(self, held: _Held) -> None:
+    def release(self, held: _HeldRequest) -> None:
         self.call(held.released.set)
 
     # --- handling of requests -------------------------------------------------------------------
@@ -203,7 +203,7 @@ class StoreProxy(LoopThread):
         writer.write(_sent(connection, h11.EndOfMessage()))
         return True
 
-    def _take_held(self, call: Call) -> _Held | None:
+    def _take_held(self, call: Call) -> _HeldRequest | None:
         for held in self._held:
             if (held.topic, *held.point[:2]) == (call.topic, call.method, call.kind):
                 self._held.remove(held)
@@ -334,6 +334,6 @@ def _flipped(body: bytes) -> bytes:
     return body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
 
 
-async def _stand(held: _Held) -> None:
+async def _stand(held: _HeldRequest) -> None:
     held.arrived.set()
     await held.released.wait()

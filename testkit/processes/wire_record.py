@@ -55,7 +55,7 @@ class Exchange(NamedTuple):
         return {one.api_key: one.max_version for one in self.response.api_keys}
 
 
-class Asked(NamedTuple):
+class RequestSent(NamedTuple):
     """A request, answered or not: a node that lacks its version ends the connection."""
 
     api_key: ApiKey
@@ -77,11 +77,11 @@ class Conversation(Watcher):
     def answered(self, data: bytes) -> None:
         self._answered += data
 
-    def requests(self) -> Iterator[Asked]:
+    def requests(self) -> Iterator[RequestSent]:
         """Yield the requests in their order."""
         for frame in _frames(self._asked):
             header, _ = decode_request_header(frame)
-            yield Asked(header.api_key, header.api_version, header.client_id)
+            yield RequestSent(header.api_key, header.api_version, header.client_id)
 
     def exchanges(self) -> Iterator[Exchange]:
         """Yield exchanges in the order of the responses; a request without one is left out."""

@@ -36,7 +36,7 @@ from testkit.processes.listing import listed
 from testkit.processes.ports import free_port
 from testkit.processes.quorum_cluster import HOST, ProcessCluster
 from testkit.processes.waiting import until
-from testkit.processes.wire_record import Asked, Exchange, WireRecord
+from testkit.processes.wire_record import Exchange, RequestSent, WireRecord
 
 pytestmark = [
     pytest.mark.interop,
@@ -355,7 +355,7 @@ def everything_said(record: WireRecord) -> list[Said]:
     ]
 
 
-def _is_ours_alone(one: Exchange | Asked) -> bool:
+def _is_ours_alone(one: Exchange | RequestSent) -> bool:
     return one.version > LAST_OF_KAFKA.get(one.api_key, one.version)
 
 

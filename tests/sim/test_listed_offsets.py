@@ -16,7 +16,7 @@ from simulation.clients.readers import Lister
 from simulation.clients.tier_listers import TierLister
 from simulation.judges.committed import PartitionTruth
 from simulation.judges.ledger import PartitionLedger
-from simulation.judges.tier_offsets import Listed, Told, judge_listed
+from simulation.judges.tier_offsets import Listed, Reported, judge_listed
 from simulation.shapes.shape import TIERED
 from simulation.world.invariants import Violation
 
@@ -31,8 +31,8 @@ TRUTH = PartitionTruth(
 ENDS, BOUNDS = {2, 5}, [(1, 4), (1, 6)]
 
 
-def edge(offset: int, epoch: int = -1) -> Told:
-    return Told(offset, -1, epoch)
+def edge(offset: int, epoch: int = -1) -> Reported:
+    return Reported(offset, -1, epoch)
 
 
 LISTED = Listed(
@@ -47,8 +47,8 @@ LISTED = Listed(
     local=edge(6, 4),
     tiered=edge(5, 4),
     pending=edge(6, 4),
-    by_time=Told(1, 40, 2),
-    highest=Told(6, 50, 4),
+    by_time=Reported(1, 40, 2),
+    highest=Reported(6, 50, 4),
     start=edge(1, 2),
     latest=edge(8),
 )
@@ -84,13 +84,13 @@ def test_s8_true_offsets_are_accepted(changes: dict[str, Any]) -> None:
         {"pending": edge(5, 4)},
         {"pending": edge(-1)},
         {"pending": edge(7, 4)},
-        {"by_time": Told(3, 30, 4)},
-        {"by_time": Told(4, 40, 4)},
-        {"by_time": Told(1, 30, 2)},
+        {"by_time": Reported(3, 30, 4)},
+        {"by_time": Reported(4, 40, 4)},
+        {"by_time": Reported(1, 30, 2)},
         {"by_time": edge(-1)},
-        {"by_time": Told(0, 10, 2), "wanted_ms": 5},
-        {"highest": Told(4, 40, 4)},
-        {"highest": Told(7, 50, 4)},
+        {"by_time": Reported(0, 10, 2), "wanted_ms": 5},
+        {"highest": Reported(4, 40, 4)},
+        {"highest": Reported(7, 50, 4)},
     ],
 )
 def test_s8_wrong_offsets_are_found(changes: dict[str, Any]) -> None:
@@ -103,7 +103,7 @@ def test_a_copy_of_long_ago_is_known_when_all_is_quiet() -> None:
     with pytest.raises(Violation, match="a gap"):
         judge_listed(older, TRUTH, ENDS, -1, BOUNDS)
     begun = replace(older, first=edge(3, 4), local=edge(3, 4), start=edge(3, 4))
-    begun = replace(begun, by_time=Told(4, 40, 4))
+    begun = replace(begun, by_time=Reported(4, 40, 4))
     judge_listed(begun, TRUTH, ENDS, 2, [(3, 3)])
     with pytest.raises(Violation, match="copied long ago"):
         judge_listed(begun, TRUTH, ENDS, 5, [(3, 3)])

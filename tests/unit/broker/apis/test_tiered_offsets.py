@@ -17,7 +17,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import ListOffsetsRequest
 from storage.objects import FaultyObjects, Weather
 from testkit.memory.broker import NODE, OTHER, Harness, batch, settle
-from testkit.memory.tier import Held, TierRoom, tiered
+from testkit.memory.tier import HeldStore, TierRoom, tiered
 
 T0 = 1_700_000_000_000
 IN_TIER = (T0 + 10, T0 + 40, T0 + 20, T0 + 30, T0 + 40, T0 + 5)
@@ -247,7 +247,7 @@ async def test_list_offsets_continues_after_segment_expires_during_search() -> N
     await tiered(r.tier, r.log)
     r.h.produce(batch(b"v", timestamp=T0 + 60))
     r.log.advance_log_start(2)
-    r.tier.store.objects = held = Held(r.tier.bucket)
+    r.tier.store.objects = held = HeldStore(r.tier.bucket)
     held.holding = True
     asked = asyncio.ensure_future(offset(r.h, T0 + 30))
     for _ in range(9):
