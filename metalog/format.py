@@ -154,23 +154,24 @@ def format_directories(
 
 
 def feature_levels(
-    asked: Mapping[str, int], release: str | None, supported: Mapping[str, VersionRange]
+    requested: Mapping[str, int], release: str | None, supported: Mapping[str, VersionRange]
 ) -> dict[str, int]:
     """Return the levels above 0 to write, for all features but kraft.version.
 
-    A feature that `asked` does not contain gets the release's default, up to its `supported` level.
+    A feature that `requested` does not contain gets the release's default, up to its `supported`
+    level.
 
     Raises:
         FormatRefused: a level is unsupported or lacks a dependency.
     """
-    if release is not None and METADATA_VERSION in asked:
+    if release is not None and METADATA_VERSION in requested:
         raise FormatRefused(f"give the release or --feature {METADATA_VERSION}, not both")
-    level = _metadata_version(asked.get(METADATA_VERSION), release, supported)
+    level = _metadata_version(requested.get(METADATA_VERSION), release, supported)
     levels = {METADATA_VERSION: level}
     for name, feature in sorted(FEATURES_BY_NAME.items()):
         if name != KRAFT_VERSION and name in supported:
             levels[name] = min(feature.default_level(level), supported[name].max_level)
-    for name, wanted in asked.items():
+    for name, wanted in requested.items():
         if name not in supported:
             raise FormatRefused(
                 f"unknown feature {name}; supported: {', '.join(sorted(supported))}"
@@ -191,14 +192,14 @@ def feature_records(levels: Mapping[str, int]) -> list[MetadataRecord]:
 
 
 def _metadata_version(
-    asked: int | None, release: str | None, supported: Mapping[str, VersionRange]
+    requested: int | None, release: str | None, supported: Mapping[str, VersionRange]
 ) -> int:
     low, high = supported[METADATA_VERSION]
     try:
         if release is not None:
             level = metadata_version_of(release).level
         else:
-            level = metadata_version_at(high if asked is None else asked).level
+            level = metadata_version_at(high if requested is None else requested).level
     except UnknownVersion as error:
         raise FormatRefused(str(error)) from None
     if not low <= level <= high:
@@ -236,7 +237,7 @@ def _kraft_version(request: FormatRequest) -> int:
         raise FormatRefused(f"give only one of {' and '.join(chosen)}")
     if request.standalone and not request.is_controller:
         raise FormatRefused("--standalone is only for a controller")
-    asked = request.features.get(KRAFT_VERSION)
+    requested = request.features.get(KRAFT_VERSION)
     if request.has_static_voters:
         if request.standalone or request.initial_controllers is not None:
             raise FormatRefused(
@@ -244,9 +245,9 @@ def _kraft_version(request: FormatRequest) -> int:
                 "is set: remove it and set controller.quorum.bootstrap.servers, or "
                 f"format without {chosen[0]}"
             )
-        if asked:
+        if requested:
             raise FormatRefused(
-                f"{KRAFT_VERSION}={asked} needs a dynamic quorum, but controller.quorum.voters "
+                f"{KRAFT_VERSION}={requested} needs a dynamic quorum, but controller.quorum.voters "
                 f"is set"
             )
         return 0
@@ -255,12 +256,12 @@ def _kraft_version(request: FormatRequest) -> int:
             "controller.quorum.voters is not set: format this controller with one of "
             + ", ".join(ways)
         )
-    if asked == 0 and chosen:
+    if requested == 0 and chosen:
         raise FormatRefused(
             f"{KRAFT_VERSION}=0 has static voters, but {chosen[0]} creates a dynamic quorum"
         )
-    if asked is not None and asked > KRAFT.max_level:
-        raise FormatRefused(f"{KRAFT_VERSION} must be from 0 to {KRAFT.max_level}, not {asked}")
+    if requested is not None and requested > KRAFT.max_level:
+        raise FormatRefused(f"{KRAFT_VERSION} must be from 0 to {KRAFT.max_level}, not {requested}")
     return 1 if chosen else 0
 
 

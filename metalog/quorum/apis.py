@@ -124,7 +124,7 @@ class QuorumApis:
         def respond(reply: ReplyVote) -> VoteResponse:
             return wire.vote_response(reply, self._leader_endpoint(version, 1))
 
-        return self._ask(lambda token: wire.vote_asked(token, request, version), respond)
+        return self._ask(lambda token: wire.vote_requested(token, request, version), respond)
 
     def begin_quorum_epoch(
         self, context: RequestContext, request: BeginQuorumEpochRequest
@@ -137,7 +137,7 @@ class QuorumApis:
         def respond(reply: ReplyEpoch) -> BeginQuorumEpochResponse:
             return wire.begin_epoch_response(reply, self._leader_endpoint(version, 1))
 
-        return self._ask(lambda token: wire.begin_epoch_asked(token, request, version), respond)
+        return self._ask(lambda token: wire.begin_epoch_requested(token, request, version), respond)
 
     def end_quorum_epoch(
         self, context: RequestContext, request: EndQuorumEpochRequest
@@ -150,7 +150,7 @@ class QuorumApis:
         def respond(reply: ReplyEpoch) -> EndQuorumEpochResponse:
             return wire.end_epoch_response(reply, self._leader_endpoint(version, 1))
 
-        return self._ask(lambda token: wire.end_epoch_asked(token, request, version), respond)
+        return self._ask(lambda token: wire.end_epoch_requested(token, request, version), respond)
 
     # --- replication --------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class QuorumApis:
             idle = self._is_idle(reply, request, response)
             return response
 
-        answer = self._ask(lambda token: wire.fetch_asked(token, request), respond)
+        answer = self._ask(lambda token: wire.fetch_requested(token, request), respond)
         if idle and request.max_wait_ms > 0:
             return _WaitingFetch(self, request, context.api_version).future
         return answer
@@ -222,11 +222,11 @@ class QuorumApis:
         topics = request.topics
         if len(topics) != 1 or len(topics[0].partitions) != 1 or topics[0].name != METADATA_TOPIC:
             return FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST)
-        asked = topics[0].partitions[0]
+        requested = topics[0].partitions[0]
         leader_id, epoch = node.leader()
-        snapshot_id = OffsetAndEpoch(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+        snapshot_id = OffsetAndEpoch(requested.snapshot_id.end_offset, requested.snapshot_id.epoch)
         partition = FetchSnapshotResponse.PartitionSnapshot(
-            index=asked.partition,
+            index=requested.partition,
             snapshot_id=FetchSnapshotResponse.SnapshotId(
                 end_offset=snapshot_id.offset, epoch=snapshot_id.epoch
             ),
@@ -234,15 +234,15 @@ class QuorumApis:
                 leader_id=-1 if leader_id is None else leader_id, leader_epoch=epoch
             ),
         )
-        partition.error_code = self._snapshot_error(asked, snapshot_id)
+        partition.error_code = self._snapshot_error(requested, snapshot_id)
         if not partition.error_code:
-            replica = ReplicaKey(request.replica_id, asked.replica_directory_id)
-            node.snapshot_asked(replica)
+            replica = ReplicaKey(request.replica_id, requested.replica_directory_id)
+            node.snapshot_requested(replica)
             partition.size = node.log.snapshots.size(snapshot_id) or 0
-            partition.position = asked.position
+            partition.position = requested.position
             limit = max(1, min(request.max_bytes, FETCH_BYTES_MAX))
             partition.unaligned_records = node.log.snapshots.read(
-                snapshot_id, asked.position, limit
+                snapshot_id, requested.position, limit
             )
         response = FetchSnapshotResponse(
             topics=[
@@ -259,22 +259,22 @@ class QuorumApis:
         return response
 
     def _snapshot_error(
-        self, asked: FetchSnapshotRequest.PartitionSnapshot, snapshot_id: OffsetAndEpoch
+        self, requested: FetchSnapshotRequest.PartitionSnapshot, snapshot_id: OffsetAndEpoch
     ) -> ErrorCode:
         node = self._node
         _, epoch = node.leader()
-        if asked.partition != 0:
+        if requested.partition != 0:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if asked.current_leader_epoch < epoch:
+        if requested.current_leader_epoch < epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if asked.current_leader_epoch > epoch:
+        if requested.current_leader_epoch > epoch:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         if not node.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         size = node.log.snapshots.size(snapshot_id)
         if size is None:
             return ErrorCode.SNAPSHOT_NOT_FOUND
-        if not 0 <= asked.position < size:
+        if not 0 <= requested.position < size:
             return ErrorCode.POSITION_OUT_OF_RANGE
         return ErrorCode.NONE
 
@@ -296,12 +296,12 @@ class QuorumApis:
         self, context: RequestContext, request: DescribeQuorumRequest
     ) -> DescribeQuorumResponse:
         """Describe the quorum: KIP-595, KIP-836 (timestamps), KIP-853 (directory ids, nodes)."""
-        asked = [
+        requested = [
             (topic.topic_name, partition.partition_index)
             for topic in request.topics
             for partition in topic.partitions
         ]
-        alone = asked == [(METADATA_TOPIC, 0)]
+        alone = requested == [(METADATA_TOPIC, 0)]
         response = DescribeQuorumResponse()
         for topic in request.topics:
             partitions = [
@@ -405,7 +405,9 @@ class _WaitingUpdate:
         self._node = node
         loop = asyncio.get_running_loop()
         self.future: asyncio.Future[UpdateRaftVoterResponse] = loop.create_future()
-        node.driver.request(lambda token: wire.voter_update_asked(token, request), self._decided)
+        node.driver.request(
+            lambda token: wire.voter_update_requested(token, request), self._decided
+        )
 
     def _decided(self, reply: ReplyVoterUpdate) -> None:
         if self.future.done():
@@ -469,7 +471,7 @@ class _WaitingFetch:
         self._forget()
         try:
             self._node.driver.request(
-                lambda token: wire.fetch_asked(token, self._request), self._respond
+                lambda token: wire.fetch_requested(token, self._request), self._respond
             )
         except Exception as error:  # noqa: BLE001 - it fails the fetch, not the caller
             if not self.future.done():
@@ -486,14 +488,14 @@ class _WaitingFetch:
 
 
 def _unknown_partition(
-    asked: DescribeQuorumRequest.PartitionData,
+    requested: DescribeQuorumRequest.PartitionData,
 ) -> DescribeQuorumResponse.PartitionData:
     """Return the error for a partition of a DescribeQuorum.
 
     Only the metadata log's partition can be described, and only in a request for it alone.
     """
     return DescribeQuorumResponse.PartitionData(
-        partition_index=asked.partition_index,
+        partition_index=requested.partition_index,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         error_message=f"only {METADATA_TOPIC}-0 can be described, in a request of its own",
     )

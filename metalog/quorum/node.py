@@ -22,7 +22,7 @@ from metalog.quorum.core.messages import (
     PersistState,
     QuorumState,
     Resign,
-    SnapshotAsked,
+    SnapshotRequested,
     Start,
 )
 from metalog.quorum.core.quorum import QuorumCore
@@ -343,9 +343,9 @@ class QuorumNode:
             self._supervisor.report("read the metadata log", error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
-    def snapshot_asked(self, replica: ReplicaKey) -> None:
+    def snapshot_requested(self, replica: ReplicaKey) -> None:
         """Note that a replica has requested a part of a snapshot."""
-        self.driver.step(SnapshotAsked(replica))
+        self.driver.step(SnapshotRequested(replica))
 
     def wall_ms(self, monotonic_ms: float | None) -> int:
         """Convert monotonic time (None: now) to epoch milliseconds."""

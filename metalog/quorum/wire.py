@@ -7,11 +7,11 @@ INVALID_REQUEST or UNKNOWN_TOPIC_OR_PARTITION.
 from __future__ import annotations
 
 from metalog.quorum.core.messages import (
-    BeginEpochAsked,
-    EndEpochAsked,
+    BeginEpochRequested,
+    EndEpochRequested,
     EpochAnswered,
     FetchAnswered,
-    FetchAsked,
+    FetchRequested,
     FindLeader,
     OffsetAndEpoch,
     ReplyEpoch,
@@ -22,8 +22,8 @@ from metalog.quorum.core.messages import (
     SendFetch,
     SendVote,
     VoteAnswered,
-    VoteAsked,
-    VoterUpdateAsked,
+    VoteRequested,
+    VoterUpdateRequested,
 )
 from metalog.quorum.core.voters import NOBODY, Endpoints, ReplicaKey, Voter, VoterEndpoint
 from metalog.quorum.log import METADATA_TOPIC
@@ -75,9 +75,9 @@ def vote_request(
     )
 
 
-def vote_asked(token: int, request: VoteRequest, version: int) -> VoteAsked:
+def vote_requested(token: int, request: VoteRequest, version: int) -> VoteRequested:
     partition = request.topics[0].partitions[0]
-    return VoteAsked(
+    return VoteRequested(
         token,
         ReplicaKey(partition.replica_id, partition.replica_directory_id),
         partition.replica_epoch,
@@ -142,11 +142,11 @@ def begin_epoch_request(
     )
 
 
-def begin_epoch_asked(
+def begin_epoch_requested(
     token: int, request: BeginQuorumEpochRequest, version: int
-) -> BeginEpochAsked:
+) -> BeginEpochRequested:
     partition = request.topics[0].partitions[0]
-    return BeginEpochAsked(
+    return BeginEpochRequested(
         token,
         partition.leader_id,
         partition.leader_epoch,
@@ -199,7 +199,9 @@ def end_epoch_request(
     )
 
 
-def end_epoch_asked(token: int, request: EndQuorumEpochRequest, version: int) -> EndEpochAsked:
+def end_epoch_requested(
+    token: int, request: EndQuorumEpochRequest, version: int
+) -> EndEpochRequested:
     partition = request.topics[0].partitions[0]
     if version >= 1:
         preferred = tuple(
@@ -208,7 +210,7 @@ def end_epoch_asked(token: int, request: EndQuorumEpochRequest, version: int) ->
         )
     else:
         preferred = tuple(ReplicaKey(node_id) for node_id in partition.preferred_successors)
-    return EndEpochAsked(token, partition.leader_id, partition.leader_epoch, preferred)
+    return EndEpochRequested(token, partition.leader_id, partition.leader_epoch, preferred)
 
 
 def end_epoch_response(
@@ -281,12 +283,12 @@ def fetch_request(
     )
 
 
-def fetch_asked(token: int, request: FetchRequest) -> FetchAsked:
+def fetch_requested(token: int, request: FetchRequest) -> FetchRequested:
     partition = request.topics[0].partitions[0]
     replica_id = request.replica_state.replica_id
     if replica_id < 0:
         replica_id = request.replica_id
-    return FetchAsked(
+    return FetchRequested(
         token,
         ReplicaKey(replica_id, partition.replica_directory_id),
         partition.current_leader_epoch,
@@ -385,14 +387,14 @@ def update_voter_request(voter: Voter, cluster_id: str, epoch: int) -> UpdateRaf
     )
 
 
-def voter_update_asked(token: int, request: UpdateRaftVoterRequest) -> VoterUpdateAsked:
+def voter_update_requested(token: int, request: UpdateRaftVoterRequest) -> VoterUpdateRequested:
     voter = Voter(
         ReplicaKey(request.voter_id, request.voter_directory_id),
         tuple((e.name, VoterEndpoint(e.host, e.port)) for e in request.listeners),
         request.kraft_version_feature.min_supported_version,
         request.kraft_version_feature.max_supported_version,
     )
-    return VoterUpdateAsked(token, request.current_leader_epoch, voter)
+    return VoterUpdateRequested(token, request.current_leader_epoch, voter)
 
 
 def update_voter_response(

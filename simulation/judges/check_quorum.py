@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from metalog.quorum.core.messages import FetchAsked, SnapshotAsked
+from metalog.quorum.core.messages import FetchRequested, SnapshotRequested
 from metalog.quorum.core.quorum import QuorumCore
 from simulation.judges.judge import Judge
 from simulation.world.invariants import Violation
@@ -63,7 +63,7 @@ class CheckQuorumJudge(Judge):
         def stepped(core: QuorumCore, event: Any, now_ms: float) -> Any:
             life: Any = CURRENT_LIFE.get()
             term = self._terms.get(life)
-            if term is not None and isinstance(event, FetchAsked | SnapshotAsked):
+            if term is not None and isinstance(event, FetchRequested | SnapshotRequested):
                 term.heard_s[event.replica.id] = self._loop.time()
             effects = step(core, event, now_ms)
             if not core.is_leader:

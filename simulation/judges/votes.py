@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from metalog.quorum.core.messages import ReplyVote, VoteAsked
+from metalog.quorum.core.messages import ReplyVote, VoteRequested
 from metalog.quorum.core.quorum import QuorumCore
 from metalog.quorum.driver import Answer, CoreDriver
 from simulation.judges.judge import Judge
@@ -29,7 +29,7 @@ class VoteJudge(Judge):
 
     def __init__(self, world: JudgedWorld) -> None:
         self._changes = world.changes
-        self._asked: dict[tuple[int, int], VoteAsked] = {}
+        self._asked: dict[tuple[int, int], VoteRequested] = {}
         self._given: dict[tuple[int, bytes | None, int], ReplicaKey] = {}
         self._broken: list[str] = []
 
@@ -39,7 +39,7 @@ class VoteJudge(Judge):
         step, answer = QuorumCore.step, CoreDriver.answer
 
         def asked(core: QuorumCore, event: Any, now_ms: float) -> Any:
-            if isinstance(event, VoteAsked) and not event.pre_vote:
+            if isinstance(event, VoteRequested) and not event.pre_vote:
                 self._asked[id(core), event.token] = event
             return step(core, event, now_ms)
 
@@ -58,7 +58,7 @@ class VoteJudge(Judge):
         ):
             yield
 
-    def _look(self, life: NodeLife, driver: CoreDriver, request: VoteAsked) -> None:
+    def _look(self, life: NodeLife, driver: CoreDriver, request: VoteRequested) -> None:
         machine, candidate, epoch = life.machine, request.candidate, request.epoch
         first = self._given.setdefault((machine.node_id, machine.directory_id, epoch), candidate)
         path = driver.log.state_file.path

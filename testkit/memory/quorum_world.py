@@ -513,15 +513,15 @@ class QuorumWorld:
         key = receiver.key if voter is None else voter.key
         match effect:
             case m.SendVote():
-                return m.VoteAsked(
+                return m.VoteRequested(
                     token, sender.key, effect.epoch, effect.last, effect.pre_vote, key
                 )
             case m.SendBeginEpoch():
-                return m.BeginEpochAsked(token, sender.key.id, effect.epoch, voter=key)
+                return m.BeginEpochRequested(token, sender.key.id, effect.epoch, voter=key)
             case m.SendEndEpoch():
-                return m.EndEpochAsked(token, sender.key.id, effect.epoch, effect.preferred)
+                return m.EndEpochRequested(token, sender.key.id, effect.epoch, effect.preferred)
             case m.SendFetch() | m.FindLeader():
-                return m.FetchAsked(
+                return m.FetchRequested(
                     token, sender.key, effect.epoch, effect.fetch_offset, effect.last_epoch
                 )
         raise TypeError(effect)

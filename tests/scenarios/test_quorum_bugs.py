@@ -56,7 +56,7 @@ def answer(core: QuorumCore, *facts: Any, **more: Any) -> list[m.Effect]:
 
 
 def follow(core: QuorumCore, leader_id: int, epoch: int) -> None:
-    core.step(m.BeginEpochAsked(900, leader_id, epoch), 1)
+    core.step(m.BeginEpochRequested(900, leader_id, epoch), 1)
 
 
 def win(core: QuorumCore) -> int:
@@ -75,7 +75,7 @@ def append(core: QuorumCore, *values: Any) -> None:
 
 
 def fetch(core: QuorumCore, replica: ReplicaKey, offset: int, epoch: int) -> Any:
-    return core.step(m.FetchAsked(1, replica, core.epoch, offset, epoch), 1003)
+    return core.step(m.FetchRequested(1, replica, core.epoch, offset, epoch), 1003)
 
 
 def test_15489_a_leader_cut_off_from_the_majority_resigns() -> None:
@@ -133,7 +133,7 @@ def test_12619_new_leader_does_not_send_its_follower_high_watermark() -> None:
     assert core.shown_high_watermark is None
     append(core, "leader change")
     core.step(m.Flushed(4), 2004)
-    core.step(m.FetchAsked(1, KEYS[2], 2, 4, 2), 2005)
+    core.step(m.FetchRequested(1, KEYS[2], 2, 4, 2), 2005)
     assert core.shown_high_watermark == 4
 
 
@@ -155,7 +155,9 @@ def test_17426_a_voters_id_on_another_disk_is_not_that_voter() -> None:
     core.step(m.Flushed(1), 1003)
     fetch(core, ReplicaKey(2, b"?" * 16), 1, epoch)
     assert core.high_watermark is None
-    asked = m.VoteAsked(7, KEYS[3], epoch + 1, OffsetAndEpoch(9, 9), voter=ReplicaKey(1, b"?" * 16))
+    asked = m.VoteRequested(
+        7, KEYS[3], epoch + 1, OffsetAndEpoch(9, 9), voter=ReplicaKey(1, b"?" * 16)
+    )
     reply = core.step(asked, 1004)[-1]
     assert isinstance(reply, m.ReplyVote) and reply.error is ErrorCode.INVALID_VOTER_KEY
 
@@ -211,10 +213,10 @@ def test_a_leader_that_resigned_is_nobodys_leader_when_it_stands_again() -> None
     assert (core.active_leader_id, core.leader_id) == (None, 1)
     (reply,) = fetch(core, KEYS[2], 0, 0)
     assert (reply.error, reply.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
-    asked = m.VoteAsked(7, KEYS[3], epoch, OffsetAndEpoch(9, epoch), pre_vote=True)
+    asked = m.VoteRequested(7, KEYS[3], epoch, OffsetAndEpoch(9, epoch), pre_vote=True)
     (vote,) = core.step(asked, now_ms + 1001)
     assert (vote.granted, vote.leader_id) == (True, None)
-    (begun,) = core.step(m.EndEpochAsked(8, 3, epoch), now_ms + 1002)
+    (begun,) = core.step(m.EndEpochRequested(8, 3, epoch), now_ms + 1002)
     assert (begun.error, begun.leader_id) == (ErrorCode.INVALID_REQUEST, None)
 
 
@@ -224,7 +226,7 @@ def refused(core: QuorumCore, now_ms: float, *, leader_id: int = 2) -> None:
 
 
 def pre_vote(core: QuorumCore, epoch: int) -> bool:
-    asked = m.VoteAsked(7, KEYS[3], epoch, OffsetAndEpoch(9, epoch), pre_vote=True)
+    asked = m.VoteRequested(7, KEYS[3], epoch, OffsetAndEpoch(9, epoch), pre_vote=True)
     return next(e.granted for e in core.step(asked, 3) if isinstance(e, m.ReplyVote))
 
 
@@ -307,7 +309,7 @@ def test_a_leader_that_hangs_does_not_keep_a_replica_from_the_next_one() -> None
     core = core_of(4, 1, 2, 3)
     answer(core, NOBODY, 3, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     hanging = awaited(core)
-    effects = core.step(m.BeginEpochAsked(5, 3, 4), 2)
+    effects = core.step(m.BeginEpochRequested(5, 3, 4), 2)
     sent = [effect for effect in effects if isinstance(effect, m.SendFetch)]
     assert [effect.to for effect in sent] == [3]
     late = m.FetchAnswered(hanging, 2, 3, 2, high_watermark=0, size_bytes=10)
@@ -319,7 +321,7 @@ def test_a_fetch_speaks_only_of_what_is_flushed() -> None:
     follow(core, 2, 1)
     answer(core, 2, 1, 2, high_watermark=0, size_bytes=10)
     append(core, "not on the disk")
-    effects = core.step(m.BeginEpochAsked(5, 3, 2), 2)
+    effects = core.step(m.BeginEpochRequested(5, 3, 2), 2)
     assert not [effect for effect in effects if isinstance(effect, m.SendFetch)]
     effects = core.step(m.Flushed(1), 3)
     assert [e.fetch_offset for e in effects if isinstance(e, m.SendFetch)] == [1]

@@ -197,7 +197,7 @@ class CommitsByMinority(Leading):
 
 
 class VotesForAnyLog(Electing):
-    def _may_grant(self, event: m.VoteAsked) -> bool:
+    def _may_grant(self, event: m.VoteRequested) -> bool:
         return super()._may_grant(event._replace(last=m.OffsetAndEpoch(1 << 40, 1 << 30)))
 
 

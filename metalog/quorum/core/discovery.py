@@ -32,7 +32,7 @@ class Discovery:
         self._listener_names = addresses.listener_names
         self._bootstrap_servers = addresses.bootstrap_servers
         self._learned: dict[int, VoterEndpoint] = {}
-        self._asked_last = 0
+        self._queried_last = 0
         self._unanswered = 0
 
     def learn(self, endpoints: Iterable[tuple[int, VoterEndpoint]]) -> None:
@@ -57,7 +57,7 @@ class Discovery:
                 return by_name[name]
         return self._learned.get(node_id)
 
-    def next_to_ask(self) -> tuple[VoterEndpoint, float] | None:
+    def next_to_query(self) -> tuple[VoterEndpoint, float] | None:
         """Return the node to query for the leader now, and the timeout in ms; None if none is
         known.
 
@@ -67,11 +67,11 @@ class Discovery:
         known = self._known()
         if not known:
             return None
-        self._asked_last = (self._asked_last + 1) % len(known)
+        self._queried_last = (self._queried_last + 1) % len(known)
         rounds = min(self._unanswered // len(known), 10)
         self._unanswered += 1
         wait_ms = min(self._replica.timing.request_timeout_ms, FIRST_WAIT_MS * 2**rounds)
-        return known[self._asked_last], wait_ms
+        return known[self._queried_last], wait_ms
 
     def answered(self) -> None:
         self._unanswered = 0

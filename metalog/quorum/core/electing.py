@@ -10,7 +10,7 @@ from metalog.quorum.core.messages import (
     RequestFailed,
     SendVote,
     VoteAnswered,
-    VoteAsked,
+    VoteRequested,
 )
 from metalog.quorum.core.replica import Replica
 from metalog.quorum.core.roles import (
@@ -90,16 +90,19 @@ class Electing:
             return
         poll = replica.epoch, state.role is Role.PROSPECTIVE
         if event.poll == poll and event.node_id not in state.answers:
-            state.ask_again.add(event.node_id)
-            if state.ask_again_ms is None:
-                state.ask_again_ms = replica.now_ms + replica.timing.retry_backoff_ms
+            state.request_again.add(event.node_id)
+            if state.request_again_ms is None:
+                state.request_again_ms = replica.now_ms + replica.timing.retry_backoff_ms
             self._count_votes(state)
 
     def tick(self, election: ElectionState) -> None:
-        if election.ask_again_ms is not None and self._replica.now_ms >= election.ask_again_ms:
-            voter_ids = sorted(election.ask_again - set(election.answers))
-            election.ask_again.clear()
-            election.ask_again_ms = None
+        if (
+            election.request_again_ms is not None
+            and self._replica.now_ms >= election.request_again_ms
+        ):
+            voter_ids = sorted(election.request_again - set(election.answers))
+            election.request_again.clear()
+            election.request_again_ms = None
             self._ask_for_votes(election, voter_ids)
 
     def _count_votes(self, election: ElectionState) -> bool:
@@ -113,7 +116,7 @@ class Electing:
             return True
         # An unreachable voter will hardly grant its vote in time: two candidates must not wait for
         # a dead third voter.
-        hopeless = election.rejecting_count + len(election.ask_again - set(election.answers))
+        hopeless = election.rejecting_count + len(election.request_again - set(election.answers))
         if not election.lost and len(voters) - hopeless < voters.majority:
             election.lost = True
             refused = len(voters) - election.rejecting_count < voters.majority
@@ -152,7 +155,7 @@ class Electing:
 
     # --- voting -------------------------------------------------------------------------------
 
-    def on_vote_asked(self, event: VoteAsked) -> None:
+    def on_vote_requested(self, event: VoteRequested) -> None:
         replica = self._replica
         error, granted = ErrorCode.NONE, False
         if event.voter is not None and not event.voter.matches(replica.node):
@@ -173,7 +176,7 @@ class Electing:
             ReplyVote(event.token, error, replica.epoch, replica.active_leader_id, granted)
         )
 
-    def _vote_for(self, event: VoteAsked) -> None:
+    def _vote_for(self, event: VoteRequested) -> None:
         replica = self._replica
         replica.voted = event.candidate
         deadline_ms = replica.election_deadline() if replica.is_voter else None
@@ -181,7 +184,7 @@ class Electing:
         replica.persist()
         self._following.look_for_leader()
 
-    def _may_grant(self, event: VoteAsked) -> bool:
+    def _may_grant(self, event: VoteRequested) -> bool:
         replica, log, state = self._replica, self._replica.log, self._replica.state
         up_to_date = (event.last.epoch, event.last.offset) >= (log.last_epoch, log.end_offset)
         if event.pre_vote:

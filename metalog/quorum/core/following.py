@@ -11,8 +11,8 @@ from __future__ import annotations
 from metalog.quorum.core.discovery import Discovery
 from metalog.quorum.core.messages import (
     AppendFetched,
-    BeginEpochAsked,
-    EndEpochAsked,
+    BeginEpochRequested,
+    EndEpochRequested,
     FetchAnswered,
     FindLeader,
     InstallSnapshot,
@@ -131,7 +131,7 @@ class Following:
 
     # --- requests of a leader -----------------------------------------------------------------
 
-    def on_begin_epoch(self, event: BeginEpochAsked) -> None:
+    def on_begin_epoch(self, event: BeginEpochRequested) -> None:
         replica, state = self._replica, self._replica.state
         error = self._leader_error(event)
         if event.voter is not None and not event.voter.matches(replica.node):
@@ -143,7 +143,7 @@ class Following:
                 state.endpoints = event.endpoints
         self._reply_epoch(event.token, error)
 
-    def on_end_epoch(self, event: EndEpochAsked) -> None:
+    def on_end_epoch(self, event: EndEpochRequested) -> None:
         replica = self._replica
         error = self._leader_error(event)
         if error is ErrorCode.NONE:
@@ -152,7 +152,7 @@ class Following:
             self._stand_early(event.preferred)
         self._reply_epoch(event.token, error)
 
-    def _leader_error(self, event: BeginEpochAsked | EndEpochAsked) -> ErrorCode:
+    def _leader_error(self, event: BeginEpochRequested | EndEpochRequested) -> ErrorCode:
         """Return why the sender cannot lead or have led its epoch, else NONE."""
         replica = self._replica
         if event.leader_id < 0 or replica.is_too_far(event.epoch):
@@ -340,13 +340,13 @@ class Following:
         replica, log, state = self._replica, self._replica.log, self._replica.state
         if not isinstance(state, UnattachedState) or not self._may_send(state.fetch):
             return
-        asked = self._discovery.next_to_ask()
-        if asked is None:
+        queried = self._discovery.next_to_query()
+        if queried is None:
             self._retry_fetch()
             return
         fetch_id = self._sent(state.fetch)
         replica.effects.append(
-            FindLeader(fetch_id, *asked, replica.epoch, log.end_offset, log.last_epoch)
+            FindLeader(fetch_id, *queried, replica.epoch, log.end_offset, log.last_epoch)
         )
 
     def _may_send(self, pending: PendingFetch) -> bool:

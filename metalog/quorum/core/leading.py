@@ -5,13 +5,13 @@ from __future__ import annotations
 from metalog.quorum.core.messages import (
     AppendLeaderChange,
     EpochAnswered,
-    FetchAsked,
+    FetchRequested,
     OffsetAndEpoch,
     ReplyFetch,
     RequestFailed,
     SendBeginEpoch,
     SendEndEpoch,
-    SnapshotAsked,
+    SnapshotRequested,
     VoterGone,
 )
 from metalog.quorum.core.replica import Replica
@@ -93,7 +93,7 @@ class Leading:
 
     # --- liveness of voters -------------------------------------------------------------------
 
-    def on_snapshot_asked(self, event: SnapshotAsked) -> None:
+    def on_snapshot_requested(self, event: SnapshotRequested) -> None:
         if isinstance(self._replica.state, LeaderState):
             self._voter_fetched(self._replica.state, event.replica)
 
@@ -155,7 +155,7 @@ class Leading:
 
     # --- fetches ------------------------------------------------------------------------------
 
-    def on_fetch_asked(self, event: FetchAsked) -> None:
+    def on_fetch_requested(self, event: FetchRequested) -> None:
         replica, state = self._replica, self._replica.state
         error = ErrorCode.NONE
         diverging = snapshot = None
@@ -186,7 +186,7 @@ class Leading:
         )
 
     def _check_position(
-        self, event: FetchAsked
+        self, event: FetchRequested
     ) -> tuple[OffsetAndEpoch | None, OffsetAndEpoch | None]:
         """Check a fetch position against the log.
 
@@ -207,7 +207,7 @@ class Leading:
             return end, None
         return None, None
 
-    def _replica_fetched(self, state: LeaderState, event: FetchAsked) -> None:
+    def _replica_fetched(self, state: LeaderState, event: FetchRequested) -> None:
         replica = self._replica
         progress = state.replicas.get(event.replica)
         earlier_end = None

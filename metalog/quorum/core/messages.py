@@ -101,7 +101,7 @@ class Resign(NamedTuple):
     """Step down: the node is stopping, or cannot do its work as leader."""
 
 
-class VoteAsked(NamedTuple):
+class VoteRequested(NamedTuple):
     """A Vote request. `voter` is the replica that the candidate means to reach, None if not
     given."""
 
@@ -121,7 +121,7 @@ class VoteAnswered(NamedTuple):
     pre_vote: bool = False
 
 
-class BeginEpochAsked(NamedTuple):
+class BeginEpochRequested(NamedTuple):
     """A leader announces that it leads `epoch`."""
 
     token: int
@@ -131,7 +131,7 @@ class BeginEpochAsked(NamedTuple):
     voter: ReplicaKey | None = None
 
 
-class EndEpochAsked(NamedTuple):
+class EndEpochRequested(NamedTuple):
     """A leader resigns and names its preferred successors, best first."""
 
     token: int
@@ -150,7 +150,7 @@ class EpochAnswered(NamedTuple):
     ok: bool
 
 
-class FetchAsked(NamedTuple):
+class FetchRequested(NamedTuple):
     """A replica fetches; a `last_epoch` below 0 stands for an unknown last epoch of its log."""
 
     token: int
@@ -180,7 +180,7 @@ class FetchAnswered(NamedTuple):
     endpoints: tuple[tuple[int, VoterEndpoint], ...] = ()
 
 
-class VoterUpdateAsked(NamedTuple):
+class VoterUpdateRequested(NamedTuple):
     """A voter requests an update of its entry in the voter set."""
 
     token: int
@@ -198,7 +198,7 @@ class LogTruncated(NamedTuple):
     """TruncateLog has been carried out."""
 
 
-class SnapshotAsked(NamedTuple):
+class SnapshotRequested(NamedTuple):
     """A replica requested a part of a snapshot: it is alive, although it cannot fetch yet."""
 
     replica: ReplicaKey
@@ -250,17 +250,17 @@ Event: TypeAlias = (
     | EndpointsBound
     | VotersChanged
     | Resign
-    | VoteAsked
+    | VoteRequested
     | VoteAnswered
-    | BeginEpochAsked
-    | EndEpochAsked
+    | BeginEpochRequested
+    | EndEpochRequested
     | EpochAnswered
-    | FetchAsked
+    | FetchRequested
     | FetchAnswered
-    | VoterUpdateAsked
+    | VoterUpdateRequested
     | VoterUpdateAnswered
     | LogTruncated
-    | SnapshotAsked
+    | SnapshotRequested
     | SnapshotInstalled
     | SnapshotPieceFetched
     | RequestFailed

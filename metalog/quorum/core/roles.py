@@ -123,21 +123,22 @@ class UnattachedState:
 class ElectionState:
     """A poll of the voters: pre-votes of a Prospective or votes of a Candidate.
 
-    ask_again: voters whose request failed; the next request to them is due at `ask_again_ms`.
+    request_again: voters whose request failed; the next request to them is due at
+    `request_again_ms`.
     """
 
-    __slots__ = ("answers", "ask_again", "ask_again_ms", "deadline_ms", "lost", "role")
+    __slots__ = ("answers", "request_again", "request_again_ms", "deadline_ms", "lost", "role")
 
     def __init__(self, role: Role, deadline_ms: float) -> None:
         self.role = role
         self.deadline_ms = deadline_ms
         self.answers: dict[int, bool] = {}
-        self.ask_again: set[int] = set()
-        self.ask_again_ms: float | None = None
+        self.request_again: set[int] = set()
+        self.request_again_ms: float | None = None
         self.lost = False
 
     def deadlines(self) -> Deadlines:
-        return self.deadline_ms, self.ask_again_ms
+        return self.deadline_ms, self.request_again_ms
 
     @property
     def granting_ids(self) -> tuple[int, ...]:

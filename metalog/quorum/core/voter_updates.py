@@ -13,7 +13,7 @@ from metalog.quorum.core.messages import (
     ReplyVoterUpdate,
     SendVoterUpdate,
     VoterUpdateAnswered,
-    VoterUpdateAsked,
+    VoterUpdateRequested,
 )
 from metalog.quorum.core.replica import Replica
 from metalog.quorum.core.roles import LeaderState
@@ -84,7 +84,7 @@ class VoterUpdates:
 
     # --- changes of the set -------------------------------------------------------------------
 
-    def on_asked(self, event: VoterUpdateAsked) -> None:
+    def on_requested(self, event: VoterUpdateRequested) -> None:
         replica = self._replica
         error, appended = ErrorCode.NONE, False
         if event.epoch < replica.epoch:

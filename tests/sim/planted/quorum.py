@@ -54,7 +54,7 @@ QUORUM: tuple[Bug, ...] = (
         "M1|M3|F",
         "a voter votes twice in one epoch",
         (f"{ELECTING}._may_grant", "return replica.voted == event.candidate", "return up_to_date"),
-        (f"{ELECTING}.on_vote_asked", "and replica.voted is None:", ":"),
+        (f"{ELECTING}.on_vote_requested", "and replica.voted is None:", ":"),
     ),
     bug(
         "second vote, other disk",

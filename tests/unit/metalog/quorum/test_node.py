@@ -17,14 +17,14 @@ from metalog.quorum.config import QuorumConfig
 from metalog.quorum.core.discovery import Addresses
 from metalog.quorum.core.messages import (
     AppendFetched,
-    BeginEpochAsked,
+    BeginEpochRequested,
     InstallSnapshot,
     OffsetAndEpoch,
     QuorumState,
     RequestFailed,
     RequestKind,
     SendFetch,
-    VoteAsked,
+    VoteRequested,
 )
 from metalog.quorum.core.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from metalog.quorum.delivery import CommittedBatch
@@ -269,7 +269,7 @@ async def test_only_the_leader_of_the_epoch_appends() -> None:
     async with RunningQuorum(MemoryFiles()) as q:
         with pytest.raises(NotLeader):
             q.node.append(0, [topic(1)])
-        q.node.driver.request(vote_asked, lambda reply: None)
+        q.node.driver.request(vote_requested, lambda reply: None)
         assert q.node.leader() == (None, 5)
         with pytest.raises(NotLeader):
             q.node.append(1, [topic(1)])
@@ -357,8 +357,8 @@ def one_of_three() -> QuorumConfig:
 CANDIDATE = ReplicaKey(2)
 
 
-def vote_asked(token: int, epoch: int = 5) -> VoteAsked:
-    return VoteAsked(token, CANDIDATE, epoch, OffsetAndEpoch(0, 0))
+def vote_requested(token: int, epoch: int = 5) -> VoteRequested:
+    return VoteRequested(token, CANDIDATE, epoch, OffsetAndEpoch(0, 0))
 
 
 async def test_a_vote_leaves_the_node_only_when_quorum_state_is_on_disk() -> None:
@@ -371,9 +371,9 @@ async def test_a_vote_leaves_the_node_only_when_quorum_state_is_on_disk() -> Non
         def answered(reply: Any) -> None:
             answers.append((reply, read_quorum_state(files, path)))
 
-        q.node.driver.request(vote_asked, answered)
+        q.node.driver.request(vote_requested, answered)
         q.node.driver.request(
-            lambda token: vote_asked(token)._replace(candidate=ReplicaKey(3)), answered
+            lambda token: vote_requested(token)._replace(candidate=ReplicaKey(3)), answered
         )
         await q.until(lambda: files.waiting > 0)
         for _ in range(10):
@@ -392,7 +392,7 @@ async def test_a_new_epoch_leaves_the_node_only_when_quorum_state_is_on_disk() -
     answers: list[Any] = []
     async with RunningQuorum(files, config=one_of_three(), clock=ManualClock()) as q:
         q.node.driver.request(
-            lambda token: BeginEpochAsked(token, 3, 7, voter=ReplicaKey(1)), answers.append
+            lambda token: BeginEpochRequested(token, 3, 7, voter=ReplicaKey(1)), answers.append
         )
         await q.until(lambda: files.waiting > 0)
         for _ in range(10):
@@ -409,10 +409,10 @@ async def test_a_vote_that_the_disk_refuses_never_leaves_the_node() -> None:
     files.broken = True
     answers: list[Any] = []
     async with RunningQuorum(files, config=one_of_three(), clock=ManualClock()) as q:
-        q.node.driver.request(vote_asked, answers.append)
+        q.node.driver.request(vote_requested, answers.append)
         files.gate.set()
         await q.until(lambda: bool(q.failures))
-        q.node.driver.request(lambda token: vote_asked(token, 6), answers.append)
+        q.node.driver.request(lambda token: vote_requested(token, 6), answers.append)
         for _ in range(10):
             await asyncio.sleep(0)
         assert not answers

@@ -74,4 +74,4 @@ def follower(log: ModelLog) -> QuorumCore:
 
 
 def ask_vote(core: QuorumCore, who: int, epoch: int, last: tuple[int, int], **kwargs: Any) -> Any:
-    return core.step(m.VoteAsked(9, KEYS[who], epoch, OffsetAndEpoch(*last), **kwargs), 1)
+    return core.step(m.VoteRequested(9, KEYS[who], epoch, OffsetAndEpoch(*last), **kwargs), 1)

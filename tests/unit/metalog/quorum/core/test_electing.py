@@ -57,7 +57,7 @@ def test_a_restarted_leader_does_not_vote_or_lead_in_its_epoch() -> None:
     core = make(1, (1, 2, 3), state=QuorumState(3, leader_id=1))
     core.step(m.Start(), 0)
     assert core.role is Role.RESIGNED
-    reply = core.step(m.VoteAsked(9, KEYS[2], 3, OffsetAndEpoch(9, 9)), 1)[-1]
+    reply = core.step(m.VoteRequested(9, KEYS[2], 3, OffsetAndEpoch(9, 9)), 1)[-1]
     assert isinstance(reply, m.ReplyVote) and not reply.granted
 
 
@@ -72,7 +72,7 @@ def test_a_vote_is_persisted_before_the_answer_and_given_once_per_epoch() -> Non
     assert order.index("ReplyVote") > max(i for i, k in enumerate(order) if k == "PersistState")
     assert ask_vote(core, 2, 1, (0, 0))[-1].granted
     assert not ask_vote(core, 3, 1, (0, 0))[-1].granted
-    other_disk = m.VoteAsked(9, ReplicaKey(2, b"?" * 16), 1, OffsetAndEpoch(0, 0))
+    other_disk = m.VoteRequested(9, ReplicaKey(2, b"?" * 16), 1, OffsetAndEpoch(0, 0))
     assert not core.step(other_disk, 2)[-1].granted  # type: ignore[union-attr]
 
 
@@ -95,7 +95,7 @@ def test_an_old_epoch_and_a_wrong_voter_get_errors() -> None:
 def test_follower_in_contact_with_leader_refuses_pre_votes() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
-    core.step(m.BeginEpochAsked(5, 2, 1), 1)
+    core.step(m.BeginEpochRequested(5, 2, 1), 1)
     assert core.role is Role.FOLLOWER
     assert ask_vote(core, 3, 1, (0, 0), pre_vote=True)[-1].granted
     core.step(answered(core, 2, 1, 2, high_watermark=0), 2)
@@ -106,7 +106,7 @@ def test_follower_in_contact_with_leader_refuses_pre_votes() -> None:
 def test_a_prospective_that_loses_goes_back_to_its_leader_in_its_epoch() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
-    core.step(m.BeginEpochAsked(5, 2, 1), 1)
+    core.step(m.BeginEpochRequested(5, 2, 1), 1)
     core.step(m.Tick(), 2001)
     assert core.role is Role.PROSPECTIVE and core.epoch == 1
     core.step(m.VoteAnswered(3, 1, 2, False, pre_vote=True), 2002)
@@ -135,7 +135,7 @@ def test_a_request_for_a_vote_that_fails_late_is_not_sent_again() -> None:
     core.step(m.VoteAnswered(2, 0, None, False, pre_vote=True), 1001)
     deadline_ms = core.next_deadline_ms()
     assert core.step(failed, 1002) == [] and core.next_deadline_ms() == deadline_ms
-    core.step(m.BeginEpochAsked(5, 3, 1), 1003)
+    core.step(m.BeginEpochRequested(5, 3, 1), 1003)
     deadline_ms = core.next_deadline_ms()
     assert core.step(failed, 1004) == [] and core.next_deadline_ms() == deadline_ms
 
@@ -177,7 +177,7 @@ def test_a_shorter_log_gets_no_pre_vote_either() -> None:
 def test_replica_that_knows_leader_of_epoch_refuses_votes_in_it() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
-    core.step(m.BeginEpochAsked(5, 2, 1), 1)
+    core.step(m.BeginEpochRequested(5, 2, 1), 1)
     assert not ask_vote(core, 3, 1, (9, 1))[-1].granted
     assert core.voted is None
     core.step(m.Tick(), 2001)

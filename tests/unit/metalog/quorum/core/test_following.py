@@ -56,8 +56,8 @@ def test_truncation_below_the_high_watermark_is_fatal() -> None:
 def test_the_preferred_successor_of_a_leader_that_left_tries_at_once() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
-    core.step(m.BeginEpochAsked(5, 2, 1), 1)
-    core.step(m.EndEpochAsked(6, 2, 1, (KEYS[1], KEYS[3])), 10)
+    core.step(m.BeginEpochRequested(5, 2, 1), 1)
+    core.step(m.EndEpochRequested(6, 2, 1, (KEYS[1], KEYS[3])), 10)
     assert core.next_deadline_ms() == 10
     core.step(m.Tick(), 10)
     assert core.role is Role.PROSPECTIVE
@@ -131,11 +131,11 @@ def test_a_voter_gives_a_leader_that_was_lost_the_whole_fetch_timeout() -> None:
 def test_begin_epoch_updates_endpoint_and_refuses_wrong_directory() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
-    wrong = m.BeginEpochAsked(5, 2, 1, (), ReplicaKey(1, b"?" * 16))
+    wrong = m.BeginEpochRequested(5, 2, 1, (), ReplicaKey(1, b"?" * 16))
     assert core.step(wrong, 1)[-1] == m.ReplyEpoch(5, ErrorCode.INVALID_VOTER_KEY, 0, None)
-    core.step(m.BeginEpochAsked(6, 2, 1), 2)
+    core.step(m.BeginEpochRequested(6, 2, 1), 2)
     moved = VoterEndpoint("elsewhere", 9)
-    core.step(m.BeginEpochAsked(7, 2, 1, (("CONTROLLER", moved),)), 3)
+    core.step(m.BeginEpochRequested(7, 2, 1, (("CONTROLLER", moved),)), 3)
     assert core.endpoint_of(2) == moved
 
 
@@ -146,7 +146,7 @@ def test_the_others_try_in_turn_when_a_leader_has_left(
     """This also holds in an epoch that the voter did not know."""
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
-    core.step(m.EndEpochAsked(6, 2, 4, preferred), 10)
+    core.step(m.EndEpochRequested(6, 2, 4, preferred), 10)
     assert (core.epoch, core.leader_id) == (4, 2)
     assert core.next_deadline_ms() == 10 + TIMING.retry_backoff_ms * 2**rank
 
@@ -154,9 +154,9 @@ def test_the_others_try_in_turn_when_a_leader_has_left(
 def test_an_observer_does_not_stand_when_a_leader_has_left() -> None:
     core = make(4, (1, 2, 3))
     core.step(m.Start(), 0)
-    core.step(m.BeginEpochAsked(5, 2, 1), 1)
+    core.step(m.BeginEpochRequested(5, 2, 1), 1)
     deadline_ms = core.next_deadline_ms()
-    core.step(m.EndEpochAsked(6, 2, 1, (KEYS[4],)), 2)
+    core.step(m.EndEpochRequested(6, 2, 1, (KEYS[4],)), 2)
     assert core.role is Role.OBSERVER and core.next_deadline_ms() == deadline_ms
 
 
@@ -171,7 +171,7 @@ def test_a_snapshot_that_is_there_when_the_leader_has_gone_is_no_reason_to_fetch
     core = follower(log)
     event = answered(core, 2, 2, 2, snapshot=OffsetAndEpoch(2, 1))
     core.step(event, 2)
-    core.step(m.VoteAsked(9, KEYS[3], 7, OffsetAndEpoch(9, 1)), 3)
+    core.step(m.VoteRequested(9, KEYS[3], 7, OffsetAndEpoch(9, 1)), 3)
     assert core.role is Role.UNATTACHED
     installed = core.step(m.SnapshotInstalled(event.fetch_id, OffsetAndEpoch(2, 1)), 4)
     assert installed == [m.HighWatermarkAdvanced(2)]

@@ -59,9 +59,9 @@ def test_a_leader_commits_by_majority_and_only_from_its_own_record_on() -> None:
     elect(core)
     log.entries += [Entry(2, "leader change"), Entry(2, "a")]
     assert core.step(m.Flushed(3), 1001) == []
-    fetched = core.step(m.FetchAsked(7, KEYS[2], 2, 1, 1), 1002)
+    fetched = core.step(m.FetchRequested(7, KEYS[2], 2, 1, 1), 1002)
     assert kinds(fetched) == ["ReplyFetch"] and core.high_watermark is None
-    fetched = core.step(m.FetchAsked(8, KEYS[2], 2, 2, 2), 1003)
+    fetched = core.step(m.FetchRequested(8, KEYS[2], 2, 2, 2), 1003)
     assert fetched[0] == m.HighWatermarkAdvanced(2)
 
 
@@ -72,9 +72,9 @@ def test_an_observer_does_not_move_the_high_watermark() -> None:
     elect(core)
     log.entries.append(Entry(1, "leader change"))
     core.step(m.Flushed(1), 1001)
-    assert kinds(core.step(m.FetchAsked(7, KEYS[4], 1, 1, 1), 1002)) == ["ReplyFetch"]
+    assert kinds(core.step(m.FetchRequested(7, KEYS[4], 1, 1, 1), 1002)) == ["ReplyFetch"]
     stranger = ReplicaKey(2, b"?" * 16)
-    assert kinds(core.step(m.FetchAsked(8, stranger, 1, 1, 1), 1003)) == ["ReplyFetch"]
+    assert kinds(core.step(m.FetchRequested(8, stranger, 1, 1, 1), 1003)) == ["ReplyFetch"]
     assert core.high_watermark is None
 
 
@@ -82,7 +82,7 @@ def test_a_leader_that_no_majority_fetches_from_resigns() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
     elect(core)
-    core.step(m.FetchAsked(7, KEYS[2], 1, 0, 0), 2000)
+    core.step(m.FetchRequested(7, KEYS[2], 1, 0, 0), 2000)
     assert core.step(m.Tick(), 4000)[0] == m.SendBeginEpoch(3, 1)
     assert core.role is Role.LEADER
     effects = core.step(m.Tick(), 5000)
@@ -121,7 +121,7 @@ def test_a_leader_of_five_needs_two_other_voters_to_stay(
     assert core.role is Role.LEADER
     for now_ms in range(1500, 4000, 500):
         for key in fetching:
-            core.step(m.FetchAsked(7, key, 1, 0, 0), now_ms)
+            core.step(m.FetchRequested(7, key, 1, 0, 0), now_ms)
         core.step(m.Tick(), now_ms)
         assert core.role is Role.LEADER
     core.step(m.Tick(), 4000)
@@ -141,7 +141,7 @@ def test_a_fetch_is_checked_against_epoch_and_log() -> None:
     log.entries += [Entry(2, "leader change")]
 
     def fetch(epoch: int, offset: int, last_epoch: int) -> m.ReplyFetch:
-        reply = core.step(m.FetchAsked(7, KEYS[2], epoch, offset, last_epoch), 1001)[-1]
+        reply = core.step(m.FetchRequested(7, KEYS[2], epoch, offset, last_epoch), 1001)[-1]
         assert isinstance(reply, m.ReplyFetch)
         return reply
 
@@ -156,7 +156,7 @@ def test_a_fetch_is_checked_against_epoch_and_log() -> None:
 def test_fetching_from_a_standby_is_refused() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
-    reply = core.step(m.FetchAsked(7, KEYS[2], 0, 0, 0), 1)[-1]
+    reply = core.step(m.FetchRequested(7, KEYS[2], 0, 0, 0), 1)[-1]
     assert isinstance(reply, m.ReplyFetch)
     assert reply.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -174,7 +174,7 @@ def test_leader_reports_voter_with_closed_port() -> None:
 def test_non_leader_ignores_fetch_of_snapshot() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
-    assert core.step(m.SnapshotAsked(KEYS[3]), 1) == []
+    assert core.step(m.SnapshotRequested(KEYS[3]), 1) == []
 
 
 def test_leader_has_check_quorum_deadline_only_with_other_voters() -> None:
@@ -193,7 +193,7 @@ def test_an_observer_that_fetches_no_more_is_forgotten_and_a_voter_is_not() -> N
     core.step(m.Start(), 0)
     elect(core)
     for now_ms, key in ((1001, KEYS[4]), (1001, KEYS[3]), (OBSERVER_FORGOTTEN_MS + 2000, KEYS[0])):
-        core.step(m.FetchAsked(7, key, core.epoch, 0, 0), now_ms)
+        core.step(m.FetchRequested(7, key, core.epoch, 0, 0), now_ms)
     assert set(core.replicas) == {KEYS[3], KEYS[0]}
 
 
@@ -202,10 +202,10 @@ def test_observers_beyond_the_limit_take_the_place_of_those_that_fetched_before_
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
     elect(core)
-    core.step(m.FetchAsked(7, KEYS[3], core.epoch, 0, 0), 1001)
+    core.step(m.FetchRequested(7, KEYS[3], core.epoch, 0, 0), 1001)
     for number in range(OBSERVERS_MAX + 5):
         key = ReplicaKey(100 + number, b"o" * 16)
-        core.step(m.FetchAsked(7, key, core.epoch, 0, 0), 1002 + number)
+        core.step(m.FetchRequested(7, key, core.epoch, 0, 0), 1002 + number)
     observers = {key.id for key in core.replicas} - {3}
     assert observers == set(range(105, 105 + OBSERVERS_MAX)) and KEYS[3] in core.replicas
 
@@ -236,7 +236,7 @@ def static_leader(log: ModelLog) -> QuorumCore:
 def fetch_of(core: QuorumCore, node_id: int, directory: bytes, offset: int) -> m.ReplyFetch:
     key = ReplicaKey(node_id, directory * 16)
     epoch = core.epoch if offset else 0
-    reply = core.step(m.FetchAsked(7, key, core.epoch, offset, epoch), 1001)[-1]
+    reply = core.step(m.FetchRequested(7, key, core.epoch, offset, epoch), 1001)[-1]
     assert isinstance(reply, m.ReplyFetch)
     return reply
 
@@ -306,7 +306,7 @@ def test_a_node_with_a_voters_id_and_another_directory_leaves_the_voter_alone() 
     core = make(1, (1, 2, 3), log=log_of())
     core.step(m.Start(), 0)
     elect(core)
-    core.step(m.FetchAsked(7, KEYS[2], 1, 0, 0), 1001)
+    core.step(m.FetchRequested(7, KEYS[2], 1, 0, 0), 1001)
     for offset in (0, 9):
-        core.step(m.FetchAsked(7, ReplicaKey(2, b"?" * 16), 1, offset, 0), 1001)
+        core.step(m.FetchRequested(7, ReplicaKey(2, b"?" * 16), 1, offset, 0), 1001)
     assert core.replicas[KEYS[2]].end_offset == 0

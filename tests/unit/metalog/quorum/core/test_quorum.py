@@ -67,12 +67,12 @@ def test_an_epoch_that_no_election_leads_to_is_not_believed(epoch: int) -> None:
     """A single request with the last possible epoch would leave no epoch for an election."""
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
-    core.step(m.BeginEpochAsked(5, 2, 1), 1)
+    core.step(m.BeginEpochRequested(5, 2, 1), 1)
     for asked in (
         lambda: ask_vote(core, 2, epoch, (9, 9))[-1].error,
         lambda: ask_vote(core, 2, epoch, (9, 9), pre_vote=True)[-1].error,
-        lambda: core.step(m.BeginEpochAsked(6, 3, epoch), 2)[-1].error,
-        lambda: core.step(m.EndEpochAsked(7, 3, epoch, ()), 2)[-1].error,
+        lambda: core.step(m.BeginEpochRequested(6, 3, epoch), 2)[-1].error,
+        lambda: core.step(m.EndEpochRequested(7, 3, epoch, ()), 2)[-1].error,
     ):
         assert asked() is ErrorCode.INVALID_REQUEST
     core.step(m.EpochAnswered(3, epoch, 3, begin=True, ok=True), 3)
@@ -83,9 +83,9 @@ def test_an_epoch_that_no_election_leads_to_is_not_believed(epoch: int) -> None:
 def test_negative_node_id_is_refused_as_leader_and_candidate() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
-    assert core.step(m.BeginEpochAsked(5, -1, 3), 1)[-1].error is ErrorCode.INVALID_REQUEST
-    assert core.step(m.EndEpochAsked(5, -5, 3, ()), 1)[-1].error is ErrorCode.INVALID_REQUEST
-    nobody = m.VoteAsked(6, ReplicaKey(-1), 3, m.OffsetAndEpoch(9, 9), False, None)
+    assert core.step(m.BeginEpochRequested(5, -1, 3), 1)[-1].error is ErrorCode.INVALID_REQUEST
+    assert core.step(m.EndEpochRequested(5, -5, 3, ()), 1)[-1].error is ErrorCode.INVALID_REQUEST
+    nobody = m.VoteRequested(6, ReplicaKey(-1), 3, m.OffsetAndEpoch(9, 9), False, None)
     assert core.step(nobody, 1)[-1].error is ErrorCode.INVALID_REQUEST
     assert (core.epoch, core.leader_id) == (0, None)
 
@@ -93,7 +93,7 @@ def test_negative_node_id_is_refused_as_leader_and_candidate() -> None:
 def test_unpersisted_state_is_an_invariant_violation() -> None:
     core = make(1, (1, 2, 3))
     core.step(m.Start(), 0)
-    core.step(m.BeginEpochAsked(5, 2, 1), 1)
+    core.step(m.BeginEpochRequested(5, 2, 1), 1)
     core.validate()
     for event, role in (
         (m.Tick(), Role.PROSPECTIVE),

@@ -54,13 +54,13 @@ def sent(effects: list[m.Effect]) -> list[Any]:
 
 def follower(**facts: Any) -> QuorumCore:
     core, _ = core_of(1, 2, 3, **facts)
-    core.step(m.BeginEpochAsked(5, 2, 1), 1)
+    core.step(m.BeginEpochRequested(5, 2, 1), 1)
     return core
 
 
 def tick_of_leader(core: QuorumCore, now_ms: float) -> list[Any]:
     """Return what a tick sends about the voter set while the leader, node 2, lives."""
-    core.step(m.BeginEpochAsked(5, 2, 1), now_ms)
+    core.step(m.BeginEpochRequested(5, 2, 1), now_ms)
     return sent(core.step(m.Tick(), now_ms))
 
 
@@ -147,7 +147,7 @@ def test_a_leader_writes_its_own_entry_when_its_epoch_is_committed() -> None:
 
 
 def asked(core: QuorumCore, voter: Voter, *, epoch: int | None = None) -> list[Any]:
-    event = m.VoterUpdateAsked(7, core.epoch if epoch is None else epoch, voter)
+    event = m.VoterUpdateRequested(7, core.epoch if epoch is None else epoch, voter)
     return [e for e in core.step(event, 10) if not isinstance(e, m.LeaderChanged)]
 
 
