@@ -14,7 +14,7 @@ NEW_LEADER_ELECTED.
 
 from __future__ import annotations
 
-from controller.topics.isr import PartitionOutcome, TopicOutcome, decide_alter_partition
+from controller.topics.isr import IsrAnswer, TopicIsrAnswer, decide_alter_partition
 from controller.writer.writer import Controller
 from protocol.api_keys import ApiKey
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -46,13 +46,13 @@ def register(table: HandlerTable, controller: Controller) -> None:
     )
 
 
-def _topic(outcome: TopicOutcome) -> AlterPartitionResponse.TopicData:
+def _topic(outcome: TopicIsrAnswer) -> AlterPartitionResponse.TopicData:
     return AlterPartitionResponse.TopicData(
         topic_id=outcome.topic_id, partitions=[_partition(p) for p in outcome.partitions]
     )
 
 
-def _partition(outcome: PartitionOutcome) -> AlterPartitionResponse.PartitionData:
+def _partition(outcome: IsrAnswer) -> AlterPartitionResponse.PartitionData:
     state = outcome.state
     if state is None:
         return AlterPartitionResponse.PartitionData(

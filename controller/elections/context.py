@@ -52,7 +52,7 @@ NONE: frozenset[int] = frozenset()
 class BrokerChange(NamedTuple):
     """Brokers that leave ISRs, become electable, or lost unflushed data in this decision.
 
-    doomed: brokers that the following decisions of the same turn fence, so they get no leadership
+    doomed: brokers that the following decisions of the same step fence, so they get no leadership
     now. No other silent broker may be excluded: if it sends a heartbeat before it is fenced, no
     later decision would return to the partitions for which it was passed over.
 

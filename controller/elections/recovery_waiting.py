@@ -22,7 +22,7 @@ from controller.elections.recovery_rules import Verdict, WaitsFor
 from metalog.image.values import NO_LEADER
 
 SCANNED_PER_TURN: Final = 2_000
-"""Partitions scanned for missing leaders in one turn."""
+"""Partitions scanned for missing leaders in one step."""
 NO_VERDICTS: Final[Mapping[RecoveryStrategy, Verdict]] = {}
 
 

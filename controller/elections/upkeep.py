@@ -1,7 +1,7 @@
 """Elections that the active controller starts by itself.
 
 Preferred leaders get their partitions back (`auto.leader.rebalance.enable`). Leaderless partitions
-get an unclean leader, or their last known leader, once that is allowed. Each turn is bounded. The
+get an unclean leader, or their last known leader, once that is allowed. Each step is bounded. The
 reply reports whether there is more, and the caller continues at once, after other operations had
 their turn.
 """
@@ -24,12 +24,12 @@ from protocol.schema import MetadataRecord
 
 ELECTIONS_PER_TURN: Final = 1_000
 LOOKS_PER_TURN: Final = 1_000
-"""Partitions that are checked for their preferred leader in one turn: 2 or 3 ms."""
+"""Partitions that are checked for their preferred leader in one step: 2 or 3 ms."""
 PREFERRED_PER_TURN: Final = 250
 
 
 class Rebalance:
-    """Preferred leader elections for all partitions, in bounded turns.
+    """Preferred leader elections for all partitions, in bounded steps.
 
     The reply is True until a pass over all partitions is complete. The preferred replica may change
     with time alone (KIP-1303), so each pass checks all partitions again.

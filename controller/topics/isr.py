@@ -65,7 +65,7 @@ class ProposedMember(NamedTuple):
     stats: LocalLogStats = NOTHING_KNOWN
 
 
-class PartitionOutcome(NamedTuple):
+class IsrAnswer(NamedTuple):
     """The result for one partition; `state` is the partition afterwards, None with an error."""
 
     partition_id: int
@@ -73,14 +73,14 @@ class PartitionOutcome(NamedTuple):
     state: PartitionImage | None
 
 
-class TopicOutcome(NamedTuple):
+class TopicIsrAnswer(NamedTuple):
     topic_id: bytes
-    partitions: tuple[PartitionOutcome, ...]
+    partitions: tuple[IsrAnswer, ...]
 
 
 def decide_alter_partition(
     view: ControllerView, request: AlterPartitionRequest
-) -> Decision[tuple[TopicOutcome, ...]]:
+) -> Decision[tuple[TopicIsrAnswer, ...]]:
     """Judge each proposal independently.
 
     Raises:
@@ -109,12 +109,12 @@ def decide_alter_partition(
                 record, changed[key] = change
                 records.append(record)
             partitions.append(outcome)
-        outcomes.append(TopicOutcome(topic_data.topic_id, tuple(partitions)))
+        outcomes.append(TopicIsrAnswer(topic_data.topic_id, tuple(partitions)))
     return Decision(tuple(records), tuple(outcomes))
 
 
-def _refused(proposal: Proposal, error: ErrorCode) -> PartitionOutcome:
-    return PartitionOutcome(proposal.partition_index, error, None)
+def _refused(proposal: Proposal, error: ErrorCode) -> IsrAnswer:
+    return IsrAnswer(proposal.partition_index, error, None)
 
 
 def proposed_members(proposal: Proposal) -> tuple[ProposedMember, ...]:
@@ -145,7 +145,7 @@ def _alter(
     current: PartitionImage | None,
     broker_id: int,
     proposal: Proposal,
-) -> tuple[PartitionOutcome, tuple[PartitionChangeRecord, PartitionImage] | None]:
+) -> tuple[IsrAnswer, tuple[PartitionChangeRecord, PartitionImage] | None]:
     """Return the outcome, and the change with the partition after it, None without one."""
     if current is None:
         return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
@@ -175,13 +175,13 @@ def _alter(
         told=_local_logs(elections, topic, current, members),
     )
     if change is None:
-        return PartitionOutcome(proposal.partition_index, ErrorCode.NONE, current), None
+        return IsrAnswer(proposal.partition_index, ErrorCode.NONE, current), None
     after = merge_partition_change(current, change.record, change.local_logs)
     if after.leader != broker_id:
         # The proposal completed a reassignment that removes the proposer.
         mark("controller.isr-ends-leadership")
         return _refused(proposal, ErrorCode.NEW_LEADER_ELECTED), (change.record, after)
-    return PartitionOutcome(proposal.partition_index, ErrorCode.NONE, after), (change.record, after)
+    return IsrAnswer(proposal.partition_index, ErrorCode.NONE, after), (change.record, after)
 
 
 def _epoch_error(

@@ -47,7 +47,7 @@ class _Ring:
     def begin_partition(self) -> None:
         self._used = 0
 
-    def turn(self) -> None:
+    def rotate(self) -> None:
         if self._brokers:
             self._start = (self._start + 1) % len(self._brokers)
 
@@ -71,9 +71,9 @@ class _Rack:
         self.unfenced.begin_partition()
         self.fenced.begin_partition()
 
-    def turn(self) -> None:
-        self.unfenced.turn()
-        self.fenced.turn()
+    def rotate(self) -> None:
+        self.unfenced.rotate()
+        self.fenced.rotate()
 
     def take(self) -> int | None:
         broker = self.unfenced.take()
@@ -101,7 +101,7 @@ class _Striper:
         self._turn = 0
         self._in_round = 0
         for rack in self._racks:
-            rack.turn()
+            rack.rotate()
 
     def place(self, replication_factor: int) -> tuple[int, ...]:
         if self._in_round >= max(len(self._brokers), 2):
@@ -124,7 +124,7 @@ class _Striper:
         rack."""
         for _ in self._racks:
             rack = self._racks[self._turn]
-            rack.turn()
+            rack.rotate()
             leader = rack.unfenced.take()
             if leader is not None:
                 return leader

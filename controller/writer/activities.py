@@ -4,7 +4,7 @@ Each activity has the monotonic time at which it is due, None if it is not. The 
 controller becomes active, with each append, and when the activity has acted. This module has no
 timers: the writer keeps one per activity and appends the records that it returns.
 
-An activity with more work is due again at once, so that others run in between. A turn takes a few
+An activity with more work is due again at once, so that others run in between. A step takes a few
 milliseconds.
 """
 
@@ -85,10 +85,10 @@ class Fencing:
     """Fencing of brokers whose session has expired.
 
     It is due when the next session may expire, and checks again then: a heartbeat in between does
-    not change `due_ms`. A late turn means that this process was suspended, so heartbeats may have
+    not change `due_ms`. A late step means that this process was suspended, so heartbeats may have
     arrived in time and wait to be read. The activity then waits a moment before it fences a broker.
 
-    All brokers that one check finds expired are fenced, however many turns that takes. A turn
+    All brokers that one check finds expired are fenced, however many steps that takes. A step
     changes a bounded number of partitions, and other activities run before the next.
     """
 

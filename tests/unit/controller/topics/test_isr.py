@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.topics.isr import PartitionOutcome, decide_alter_partition
+from controller.topics.isr import IsrAnswer, decide_alter_partition
 from protocol.errors import ApiError, ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.metadata.partition_change_record import PartitionChangeRecord
@@ -38,7 +38,7 @@ def alter(
     *proposals: AlterPartitionRequest.PartitionData,
     broker_id: int = 1,
     topic_id: bytes | None = None,
-) -> list[PartitionOutcome]:
+) -> list[IsrAnswer]:
     request = AlterPartitionRequest(
         broker_id=broker_id,
         broker_epoch=cluster.image.cluster.brokers[broker_id].epoch,

@@ -9,7 +9,7 @@ from controller.configs.topic_settings import LOCAL_LOG_MS
 from controller.elections.cause import Cause
 from controller.elections.context import BrokerChange, ElectionContext
 from controller.elections.partition_change import Target
-from controller.topics.isr import PartitionOutcome, decide_alter_partition
+from controller.topics.isr import IsrAnswer, decide_alter_partition
 from controller.topics.reassignments import decide_reassign
 from metalog.image.local_log import NO_LOCAL_LOGS, LocalLogStats, LocalLogTable, ReplicaLocalLog
 from metalog.image.snapshot import local_log_entries
@@ -48,7 +48,7 @@ class World(Cluster):
             [ConfigRecord(resource_type=kind, resource_name="", name=LOCAL_LOG_MS, value=value)]
         )
 
-    def tell(self, table: Table, *isr: int, epoch: int | None = None) -> PartitionOutcome:
+    def tell(self, table: Table, *isr: int, epoch: int | None = None) -> IsrAnswer:
         """Propose an ISR, by default the current one, with the leader's stats of its members.
 
         Args: epoch: the partition epoch of the proposal; default: the current one.
