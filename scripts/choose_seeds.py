@@ -20,10 +20,10 @@ ACKED_MIN = 4
 """Fewest acknowledged records of a run worth choosing: a run with fewer tests little."""
 PER_LINE = 15
 
-Outcome = Mapping[str, Any]
+RunOutcome = Mapping[str, Any]
 
 
-def choose(outcomes: Iterable[Outcome], wanted: int = CHOSEN) -> list[int]:
+def choose(outcomes: Iterable[RunOutcome], wanted: int = CHOSEN) -> list[int]:
     """Return `wanted` seeds in ascending order, or all if there are fewer."""
     by_shape: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     by_fault: dict[str, list[tuple[int, int]]] = defaultdict(list)

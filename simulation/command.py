@@ -25,7 +25,7 @@ from simulation.schedule import Schedule, draw_schedule
 from simulation.shapes.shape import BadShape, LinkShape, Shape
 from simulation.shrink import Verdict, shrink, words
 from simulation.story import Story
-from simulation.swarm import Broken, Outcome, Stopped, SwarmWorld, run
+from simulation.swarm import Broken, RunOutcome, Stopped, SwarmWorld, run
 from simulation.views import Moment, Until
 from simulation.world.cluster import NodeLife
 
@@ -181,7 +181,7 @@ def _one(schedule: Schedule, replay: str, options: Options) -> int:
     return code
 
 
-def told(schedule: Schedule) -> tuple[Outcome, Story]:
+def told(schedule: Schedule) -> tuple[RunOutcome, Story]:
     """Run a schedule with a narrator. Returns: the outcome and the story."""
     narrators: list[Narrator] = []
 
@@ -260,7 +260,7 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
-def broken_lines(outcome: Outcome, replay: str, story: Sequence[str]) -> list[str]:
+def broken_lines(outcome: RunOutcome, replay: str, story: Sequence[str]) -> list[str]:
     """Return the lines with the broken promise and the commands that replay it."""
     broken = outcome.broken
     assert broken is not None
@@ -274,7 +274,7 @@ def broken_lines(outcome: Outcome, replay: str, story: Sequence[str]) -> list[st
     ]
 
 
-def as_document(outcome: Outcome) -> dict[str, Any]:
+def as_document(outcome: RunOutcome) -> dict[str, Any]:
     """Return the outcome as plain JSON values."""
     broken = outcome.broken
     return {

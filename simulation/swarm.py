@@ -118,7 +118,7 @@ class Broken:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """The result of one run. `lines` are the end of its trace, `seen` of the partitions' judge,
     `logged` of the nodes' logs; `marks` counts rare branches (`runtime.marks`)."""
 
@@ -145,7 +145,7 @@ def run(
     keep: int | None = TRACE_LINES,
     disguised: bool = False,
     watchers: Sequence[Callable[[SwarmWorld], Watcher]] = (),
-) -> Outcome:
+) -> RunOutcome:
     """Run a schedule to its end or to the first broken promise.
 
     Args:
@@ -614,7 +614,7 @@ class SwarmWorld:
             self.finish(self.broken)
             raise error
 
-    def outcome(self, broken: Broken | None, logged: list[str], hit: dict[str, int]) -> Outcome:
+    def outcome(self, broken: Broken | None, logged: list[str], hit: dict[str, int]) -> RunOutcome:
         """Return the result of the run."""
         drawn: dict[str, int] = {}
         for event in self.schedule.events:
@@ -637,7 +637,7 @@ class SwarmWorld:
             "looks": promises.checks,
             **{what: n for one in self.judges.values() for what, n in one.counts.items()},
         }
-        return Outcome(
+        return RunOutcome(
             schedule=self.schedule,
             trace=trace.digest(),
             broken=broken,

@@ -153,7 +153,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not isinstance(context.get("exception"), PowerCut):
             self.failures.append(context)
 
-    # --- turns --------------------------------------------------------------------------------
+    # --- iterations ---------------------------------------------------------------------------
 
     def _run_once(self) -> None:
         """Run iterations until the loop should stop.

@@ -12,7 +12,7 @@ import pytest
 from broker.apis import describe_topic_partitions
 from controller.brokers import producer_ids
 from simulation.shapes.shape import ClientShape
-from simulation.swarm import Outcome, run
+from simulation.swarm import RunOutcome, run
 from tests.sim.small_cluster import schedule
 
 pytestmark = pytest.mark.sim
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.sim
 CLIENTS = (ClientShape("describer", "d", 20.0), ClientShape("id asker", "i", 10.0))
 
 
-def outcome() -> Outcome:
+def outcome() -> RunOutcome:
     drawn = schedule()
     return run(replace(drawn, shape=replace(drawn.shape, clients=(*drawn.shape.clients, *CLIENTS))))
 

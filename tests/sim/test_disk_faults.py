@@ -16,7 +16,7 @@ from simulation.faults import KINDS, disk_errors
 from simulation.faults.disk_errors import ANY, ROT
 from simulation.schedule import Schedule
 from simulation.shapes.shape import TopicShape
-from simulation.swarm import Outcome, run
+from simulation.swarm import RunOutcome, run
 from simulation.world.disks import SYNCS, WRITES, DiskTrouble
 from tests.sim.planted.focus import TOPICS, Focus
 from tests.sim.planted.scenes import SCENES
@@ -41,7 +41,7 @@ STOPPING = ("disk full", "fsync error", "file error")
 """A client's failing read stops no node."""
 
 
-def played(*events: Event, **settings: str) -> Outcome:
+def played(*events: Event, **settings: str) -> RunOutcome:
     quiet_ms = max(event.at_ms + event.for_ms for event in events)
     outcome = run(schedule(*events, quiet_from_ms=quiet_ms, **settings))
     assert outcome.broken is None, outcome.broken

@@ -16,7 +16,7 @@ from simulation.event import Event
 from simulation.faults import ELECTIONS
 from simulation.schedule import draw_schedule
 from simulation.shapes.shape import MANAGER, STRATEGY, TIMEOUT, NodeShape
-from simulation.swarm import Outcome, run
+from simulation.swarm import RunOutcome, run
 from tests.sim.planted.bugs import BUGS
 from tests.sim.small_cluster import schedule
 
@@ -29,7 +29,7 @@ def event(kind: str, target: str = "", at_ms: int = 500, name: str = "e", **args
     return Event(name, at_ms, kind, target, {"for_ms": 4000, **args})
 
 
-def held(*events: Event, **settings: Any) -> Outcome:
+def held(*events: Event, **settings: Any) -> RunOutcome:
     outcome = played(*events, **settings)
     assert outcome.broken is None, outcome.broken
     return outcome
@@ -43,7 +43,7 @@ def played(
     writer: str = "w",
     topics: int = 1,
     **settings: Any,
-) -> Outcome:
+) -> RunOutcome:
     drawn = schedule(*events, quiet_from_ms=quiet_from_ms, **settings)
     # t1 has min ISR 1: it survives no loss.
     kept = drawn.shape.topics[:topics]
@@ -176,7 +176,7 @@ def test_the_minimum_is_raised_while_followers_leave() -> None:
     assert outcome.took_effect == {"min isr": 1, "raised minimum": 1}
 
 
-def led_without_a_record() -> Outcome:
+def led_without_a_record() -> RunOutcome:
     """Let broker 4 lead epoch 1 with two records, without an append in it.
 
     Brokers 2 and 3 have seven records of epoch 0, commit them, and end uncleanly. Then all three

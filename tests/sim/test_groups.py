@@ -28,7 +28,7 @@ from simulation.judges.ledger import PartitionLedger
 from simulation.judges.partitions import OFFSETS_TOPIC
 from simulation.schedule import Schedule
 from simulation.shapes.shape import ClientShape, DiskShape, LinkShape, NodeShape, Shape, TopicShape
-from simulation.swarm import Outcome, run
+from simulation.swarm import RunOutcome, run
 from simulation.world.invariants import Violation
 from testkit.planting import Bug, Patch
 from tests.sim.small_cluster import schedule
@@ -314,7 +314,7 @@ async def test_member_of_a_deleted_group_joins_again() -> None:
     assert (member._member_id, member._generation, truth.members["x"]) == ("", -1, -1)
 
 
-def lives_on() -> Outcome:
+def lives_on() -> RunOutcome:
     """Let members join, commit and fetch; their coordinator fails, and they join again."""
     members = [
         ClientShape("member", f"m{n}", 50.0, {"group": "g", "static": n == 2}) for n in range(3)

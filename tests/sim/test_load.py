@@ -16,7 +16,7 @@ from protocol.messages.produce import ProduceResponse
 from runtime.clock import ManualClock
 from simulation.clients.load import Access, Load
 from simulation.judges.ledger import Batch, Known, PartitionLedger
-from simulation.swarm import Outcome, run
+from simulation.swarm import RunOutcome, run
 from simulation.world.invariants import Violation
 from tests.sim.small_cluster import schedule
 
@@ -57,7 +57,7 @@ async def test_partition_of_a_topic_that_the_cluster_does_not_list_has_no_leader
         await Access(client).leader(PartitionLedger("t", 0, NEW))
 
 
-def refused_once(code: ErrorCode) -> Outcome:
+def refused_once(code: ErrorCode) -> RunOutcome:
     """Refuse the last reader's first fetch with this error."""
     fetch, refused = Load.fetch, list[PartitionLedger]()
 

@@ -15,7 +15,7 @@ from simulation.faults.beginnings import STEPS
 from simulation.schedule import Schedule, draw_schedule
 from simulation.shapes.replicas import begins_late, looks_at_local_logs
 from simulation.shapes.shape import LOCAL_BYTES, LOCAL_MS
-from simulation.swarm import Outcome, run
+from simulation.swarm import RunOutcome, run
 from tests.sim.planted.replica_focus import LOCAL_LOGS, NEW_REPLICAS
 
 pytestmark = pytest.mark.sim
@@ -30,7 +30,7 @@ BESIDE = {"wiped disk": 1, "local log threshold": 2}
 WIPED = Event("w", 3_000, "wiped disk", "follower of t0-0", {"for_ms": 300})
 
 
-def held(schedule: Schedule) -> Outcome:
+def held(schedule: Schedule) -> RunOutcome:
     outcome = run(schedule)
     assert outcome.broken is None, "\n".join(
         command.broken_lines(outcome, f"--seed {schedule.seed} --tiered", outcome.lines)
@@ -38,7 +38,7 @@ def held(schedule: Schedule) -> Outcome:
     return outcome
 
 
-def played(*events: Event, quiet_ms: int, seed: int = 1) -> Outcome:
+def played(*events: Event, quiet_ms: int, seed: int = 1) -> RunOutcome:
     return held(Schedule(seed, NEW_REPLICAS.shape(), events, quiet_ms))
 
 

@@ -22,7 +22,7 @@ from simulation.judges.judge import Judge, JudgeKind
 from simulation.judges.world import JudgedWorld
 from simulation.schedule import Schedule
 from simulation.shapes.shape import LEVELS
-from simulation.swarm import Outcome, SwarmWorld, run
+from simulation.swarm import RunOutcome, SwarmWorld, run
 from tests.sim.small_cluster import schedule
 
 pytestmark = pytest.mark.sim
@@ -32,16 +32,16 @@ def event(kind: str, target: str, at_ms: int = 300, name: str = "e", **args: Any
     return Event(name, at_ms, kind, target, args)
 
 
-def held(*events: Event, **settings: Any) -> Outcome:
+def held(*events: Event, **settings: Any) -> RunOutcome:
     return held_in(*events, **settings)[0]
 
 
-def held_in(*events: Event, **settings: Any) -> tuple[Outcome, SwarmWorld]:
+def held_in(*events: Event, **settings: Any) -> tuple[RunOutcome, SwarmWorld]:
     """Run and check a schedule. Returns: its outcome, and the world at its end."""
     return in_world(schedule(*events, **settings))
 
 
-def in_world(drawn: Schedule) -> tuple[Outcome, SwarmWorld]:
+def in_world(drawn: Schedule) -> tuple[RunOutcome, SwarmWorld]:
     """Run a schedule in which every promise must hold. Returns: its outcome and its world."""
     seen: list[SwarmWorld] = []
 
@@ -60,7 +60,7 @@ def image_of(world: SwarmWorld, topic: str) -> PartitionImage:
     return world.promises.metadata.image.topics.by_name[topic].partitions[0]
 
 
-def answered(outcome: Outcome, where: str) -> set[str]:
+def answered(outcome: RunOutcome, where: str) -> set[str]:
     return {one.answer for one in outcome.history if one.partition == where}
 
 

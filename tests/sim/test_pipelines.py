@@ -23,7 +23,7 @@ from simulation.event import Event
 from simulation.judges.ledger import PartitionLedger
 from simulation.schedule import Schedule
 from simulation.shapes.shape import ClientShape
-from simulation.swarm import Outcome, run
+from simulation.swarm import RunOutcome, run
 from simulation.world.invariants import Violation
 from storage.log.producers import ProducerState
 from tests.sim.small_cluster import schedule
@@ -45,11 +45,11 @@ def pipeline(kind: str, acks: int) -> ClientShape:
     return ClientShape(kind, "p", 50.0, {"in_flight": 5, "acks": acks})
 
 
-def sends(outcome: Outcome) -> list[Any]:
+def sends(outcome: RunOutcome) -> list[Any]:
     return [one for one in outcome.history if one.what == "send" and one.client.startswith("p")]
 
 
-def in_flight(outcome: Outcome) -> int:
+def in_flight(outcome: RunOutcome) -> int:
     """Return the largest number of one client's concurrent requests."""
     ends = [(one.begin_s, 1) for one in sends(outcome)] + [(s.end_s, -1) for s in sends(outcome)]
     most = now = 0
@@ -79,7 +79,7 @@ def test_produce_with_acks_0_gets_no_response() -> None:
     assert len(sent & read) > 20
 
 
-def with_first_refused(code: ErrorCode) -> Outcome:
+def with_first_refused(code: ErrorCode) -> RunOutcome:
     """Return one idempotent producer, whose very first batch is refused once."""
     append, refused = Appender.append, list[BatchHeader]()
 

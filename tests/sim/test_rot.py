@@ -14,7 +14,7 @@ from simulation.faults import KINDS
 from simulation.faults.rot import BATCH_ROT, METADATA_ROT
 from simulation.schedule import Schedule, draw_schedule
 from simulation.shapes.shape import NodeShape
-from simulation.swarm import Outcome, run
+from simulation.swarm import RunOutcome, run
 from tests.sim.planted.focus import Focus
 from tests.sim.small_cluster import schedule
 
@@ -25,7 +25,7 @@ def rots(kind: str, target: str, at_ms: int, **args: Any) -> Event:
     return Event(f"{target} {at_ms}", at_ms, kind, target, {"for_ms": 2_000, "batches": 8, **args})
 
 
-def with_a_spoilt_controller() -> Outcome:
+def with_a_spoilt_controller() -> RunOutcome:
     """Run with a damaged disk of one of three controllers."""
     rot = rots(METADATA_ROT, "node 1", 1_000, restart="power")
     plain = schedule(rot, quiet_from_ms=3_500)

@@ -13,7 +13,7 @@ import pytest
 
 from simulation.event import Event
 from simulation.faults import process
-from simulation.swarm import Outcome, run
+from simulation.swarm import RunOutcome, run
 from tests.sim.small_cluster import schedule
 
 pytestmark = pytest.mark.sim
@@ -33,7 +33,7 @@ def silent(at_ms: int, for_ms: int) -> Event:
     return event("silent", at_ms, "cut", CONTROLLER, for_ms=for_ms, **{"from": "all"})
 
 
-def held(*events: Event) -> Outcome:
+def held(*events: Event) -> RunOutcome:
     outcome = run(schedule(*events, quiet_from_ms=5_000))
     assert outcome.broken is None, outcome.broken
     return outcome

@@ -13,7 +13,7 @@ from simulation.faults.operators.tiering import KINDS as OPERATORS
 from simulation.faults.store import EVERYBODY
 from simulation.faults.store import KINDS as STORE
 from simulation.schedule import Schedule, draw_schedule
-from simulation.swarm import Outcome, run
+from simulation.swarm import RunOutcome, run
 from simulation.world.store import worst
 from storage.objects import Weather
 from testkit.planting import Bug, Patch
@@ -25,7 +25,7 @@ SEEDS_IN_CI = range(1, 24)
 """Eight of them with new replicas and local logs, too, which take longer."""
 
 
-def held(schedule: Schedule, copies: int = 0) -> Outcome:
+def held(schedule: Schedule, copies: int = 0) -> RunOutcome:
     """Run a schedule in which promises hold. If most nodes are down for long, there may be no
     copies."""
     outcome = run(schedule)
@@ -36,7 +36,7 @@ def held(schedule: Schedule, copies: int = 0) -> Outcome:
     return outcome
 
 
-def played(*events: Event, quiet_ms: int) -> Outcome:
+def played(*events: Event, quiet_ms: int) -> RunOutcome:
     """Run events in a small cluster."""
     return held(Schedule(1, TIER.shape(), events, quiet_ms), copies=4)
 

@@ -50,7 +50,7 @@ class Size(NamedTuple):
         )
 
 
-class Place(NamedTuple):
+class ClassPath(NamedTuple):
     """A class by its module's file and its name."""
 
     path: str
@@ -61,7 +61,7 @@ class Found(NamedTuple):
     """A class, and the bases that may be classes of this repository."""
 
     node: ast.ClassDef
-    bases: tuple[Place, ...]
+    bases: tuple[ClassPath, ...]
 
 
 def module_paths(module: str) -> tuple[str, str]:
@@ -70,20 +70,20 @@ def module_paths(module: str) -> tuple[str, str]:
     return f"{path}.py", f"{path}/__init__.py"
 
 
-def base_places(node: ast.ClassDef, path: str, imported: Mapping[str, str]) -> Iterator[Place]:
-    """Yield the possible places of a class's bases; `imported` has full names by local ones."""
+def base_paths(node: ast.ClassDef, path: str, imported: Mapping[str, str]) -> Iterator[ClassPath]:
+    """Yield the possible paths of a class's bases; `imported` has full names by local ones."""
     for base in node.bases:
         named = base.value if isinstance(base, ast.Subscript) else base
         first, _, rest = ast.unparse(named).partition(".")
         if first not in imported and not rest:
-            yield Place(path, first)
+            yield ClassPath(path, first)
             continue
         full = ".".join(filter(None, (imported.get(first, first), rest)))
         module, _, name = full.rpartition(".")
-        yield from (Place(file, name) for file in module_paths(module))
+        yield from (ClassPath(file, name) for file in module_paths(module))
 
 
-def classes(sources: Mapping[str, str]) -> dict[Place, Found]:
+def classes(sources: Mapping[str, str]) -> dict[ClassPath, Found]:
     """Return the classes at the top level of these modules."""
     found = {}
     for path, text in sources.items():
@@ -96,14 +96,14 @@ def classes(sources: Mapping[str, str]) -> dict[Place, Found]:
         }
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
-                bases = tuple(base_places(node, path, imported))
-                found[Place(path, node.name)] = Found(node, bases)
+                bases = tuple(base_paths(node, path, imported))
+                found[ClassPath(path, node.name)] = Found(node, bases)
     return found
 
 
-def with_bases(place: Place, known: Mapping[Place, Found]) -> set[Place]:
+def with_bases(place: ClassPath, known: Mapping[ClassPath, Found]) -> set[ClassPath]:
     """Return a class and all its bases among the known classes."""
-    found: set[Place] = set()
+    found: set[ClassPath] = set()
     left = [place]
     while left:
         at = left.pop()
