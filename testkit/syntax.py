@@ -1,9 +1,25 @@
-"""The nodes of a module's syntax tree, for checks of the source code."""
+"""Packages and syntax trees, for checks of the source code."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from typing import Final
+
+PACKAGES: Final = (
+    "kraftbox",
+    "controller",
+    "broker",
+    "audit",
+    "serving",
+    "metalog",
+    "storage",
+    "client",
+    "protocol",
+    "runtime",
+    "simulation",
+)
+"""The packages in the wheel, the upper layers first."""
 
 
 def nodes_of(tree: ast.AST) -> Sequence[ast.AST]:

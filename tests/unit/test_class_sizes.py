@@ -12,22 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from testkit.syntax import nodes_of
+from testkit.syntax import PACKAGES, nodes_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = (
-    "kraftbox",
-    "controller",
-    "broker",
-    "audit",
-    "serving",
-    "metalog",
-    "storage",
-    "client",
-    "protocol",
-    "runtime",
-    "simulation",
-)
 LINES_MAX = 450
 METHODS_MAX = 30
 FILE = ROOT / "tests/unit/class_sizes.txt"

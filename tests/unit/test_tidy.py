@@ -19,22 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from testkit.syntax import nodes_of
+from testkit.syntax import PACKAGES, nodes_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = (
-    "kraftbox",
-    "controller",
-    "broker",
-    "audit",
-    "serving",
-    "metalog",
-    "storage",
-    "client",
-    "protocol",
-    "runtime",
-    "simulation",
-)
 # Next to the packages: not in the wheel.
 KITS = ("testkit",)
 FUNCTION_LINES_MAX = 70

@@ -23,7 +23,7 @@ from storage.tiered.layout import Kind
 from storage.tiered.segment_store import SegmentStore
 from storage.tiered.states import SegmentState
 from testkit.memory.logs import append, batch, fill
-from testkit.memory.tier_brokers import UNLIMITED, Killed, TierWorld
+from testkit.memory.tier_brokers import UNLIMITED, Killed, TierBroker, TierWorld
 from testkit.memory.turns import until
 from testkit.records.tier import PARTITION
 
@@ -263,6 +263,16 @@ NOT_WRITTEN = TierUnavailable("not read back in time")
 STORE_FAILS = ObjectRetriable("key", "503 SlowDown")
 
 
+async def take_over(world: TierWorld, other: TierBroker) -> None:
+    """Let a follower lead, copy and expire; check the tier's promises."""
+    await other.sees_all()
+    other.lead(1)
+    other.commit()
+    await other.copy_all()
+    await other.expire()
+    await world.check(other)
+
+
 @pytest.mark.parametrize("step", range(COPY_STEPS))
 async def test_f33_an_error_at_any_step_leaves_one_finished_copy(
     world: TierWorld, step: int, monkeypatch: pytest.MonkeyPatch
@@ -299,12 +309,7 @@ async def test_a_kill_at_any_step_is_cleared_away_by_the_next_leader(
     leader.steps.at(step, die)
     with pytest.raises(Killed):
         await leader.copier.copy_once(leader.led)
-    await other.sees_all()
-    other.lead(1)
-    other.commit()
-    await other.copy_all()
-    await other.expire()
-    await world.check(other)
+    await take_over(world, other)
     assert other.log.bounds.copied_to >= other.log.segments.active.base_offset
 
 
@@ -323,12 +328,7 @@ async def test_s6_an_election_at_any_step_gives_one_finished_copy_of_the_lineage
 
     leader.steps.at(step, elect)
     await leader.copier.copy_once(leader.led)
-    await other.sees_all()
-    other.lead(1)
-    other.commit()
-    await other.copy_all()
-    await other.expire()
-    await world.check(other)
+    await take_over(world, other)
     assert not await leader.copier.copy_once(leader.led)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from metalog.quorum.batches import (
@@ -325,42 +327,43 @@ def test_a_damaged_snapshot_with_an_older_one_where_the_log_begins() -> None:
     assert (again.start_offset, again.end_offset) == (30, 50)
 
 
-def test_a_damaged_snapshot_that_alone_knows_the_beginning_is_refused() -> None:
-    files = MemoryFiles()
-    log = open_log(files)
+def begun_by_a_snapshot(log: MetadataLog) -> None:
     log.install_snapshot(add_snapshot(log, 30))
     fill(log, 5)
-    path = damage_newest(log, "empty")
+
+
+def behind_its_snapshot(log: MetadataLog) -> None:
+    fill(log, 5)
+    add_snapshot(log, 30)
+
+
+def with_its_first_voters(log: MetadataLog) -> None:
+    fill(log, 5)
+    add_snapshot(log, 0, epoch=0, voters=DYNAMIC)
+
+
+@pytest.mark.parametrize(
+    ("written", "how", "reason"),
+    [
+        (begun_by_a_snapshot, "empty", "begins at offset 30"),
+        # This voter acknowledged the records that the log lacks.
+        (behind_its_snapshot, "half", "ends at offset 5, below the end"),
+        (with_its_first_voters, "empty", "the first voters"),
+    ],
+)
+def test_damaged_snapshot_with_records_that_the_log_lacks_refuses_the_start(
+    written: Callable[[MetadataLog], None], how: str, reason: str
+) -> None:
+    """F19: the start must not continue without records that this voter had."""
+    files = MemoryFiles()
+    log = open_log(files)
+    written(log)
+    path = damage_newest(log, how)
     log.close()
-    with pytest.raises(StartupRefused, match="begins at offset 30") as refused:
+    with pytest.raises(StartupRefused, match=reason) as refused:
         open_log(files)
     assert path in str(refused.value)
     assert files.exists(path)
-
-
-def test_a_damaged_snapshot_beyond_the_log_is_refused() -> None:
-    """This voter acknowledged the records that the log lacks."""
-    files = MemoryFiles()
-    log = open_log(files)
-    fill(log, 5)
-    add_snapshot(log, 30)
-    path = damage_newest(log, "half")
-    log.close()
-    with pytest.raises(StartupRefused, match="ends at offset 5, below the end") as refused:
-        open_log(files)
-    assert path in str(refused.value)
-
-
-def test_a_damaged_first_snapshot_is_refused() -> None:
-    files = MemoryFiles()
-    log = open_log(files)
-    fill(log, 5)
-    add_snapshot(log, 0, epoch=0, voters=DYNAMIC)
-    path = damage_newest(log, "empty")
-    log.close()
-    with pytest.raises(StartupRefused, match="the first voters") as refused:
-        open_log(files)
-    assert path in str(refused.value)
 
 
 def test_a_damaged_old_snapshot_does_not_stop_the_cleaning() -> None:

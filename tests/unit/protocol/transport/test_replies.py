@@ -55,6 +55,19 @@ def connected(table: HandlerTable) -> tuple[ServerConnection, Transport]:
     return connection, transport
 
 
+def connected_waiting() -> tuple[ServerConnection, Transport, list[asyncio.Future[Any]]]:
+    """Return a connection, and the replies to its Metadata requests as they come."""
+    waiting: list[asyncio.Future[Any]] = []
+
+    def handle(context: Any, request: Any) -> Reply:
+        waiting.append(asyncio.get_running_loop().create_future())
+        return waiting[-1]
+
+    table = HandlerTable()
+    table.register(ApiKey.METADATA, handle)
+    return *connected(table), waiting
+
+
 def receive(connection: ServerConnection, data: bytes) -> None:
     connection.get_buffer(-1)[: len(data)] = data
     connection.buffer_updated(len(data))
@@ -92,15 +105,7 @@ async def test_a_reply_is_written_before_the_next_request_closes_the_connection(
 
 
 async def test_replies_that_are_let_go_together_are_one_write() -> None:
-    waiting: list[asyncio.Future[Any]] = []
-
-    def handle(context: Any, request: Any) -> Reply:
-        waiting.append(asyncio.get_running_loop().create_future())
-        return waiting[-1]
-
-    table = HandlerTable()
-    table.register(ApiKey.METADATA, handle)
-    connection, transport = connected(table)
+    connection, transport, waiting = connected_waiting()
     receive(connection, b"".join(metadata(number) for number in range(4)))
     for future in (waiting[1], waiting[0], waiting[2]):
         future.set_result(MetadataResponse())
@@ -113,15 +118,7 @@ async def test_replies_that_are_let_go_together_are_one_write() -> None:
 
 
 async def test_nothing_is_written_after_the_end() -> None:
-    waiting: list[asyncio.Future[Any]] = []
-
-    def handle(context: Any, request: Any) -> Reply:
-        waiting.append(asyncio.get_running_loop().create_future())
-        return waiting[-1]
-
-    table = HandlerTable()
-    table.register(ApiKey.METADATA, handle)
-    connection, transport = connected(table)
+    connection, transport, waiting = connected_waiting()
     receive(connection, metadata(0) + metadata(1))
     waiting[0].set_result(MetadataResponse())
     await asyncio.sleep(0)
