@@ -253,10 +253,15 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset that a read_committed consumer may not read."""
-        unstable = self.producers.first_unstable_offset
-        high_watermark = self.bounds.high_watermark
-        return high_watermark if unstable is None else min(unstable, high_watermark)
+        """First offset that a read_committed consumer may not read.
+
+        It is not below the log start: DeleteRecords may remove the first records of an open
+        transaction.
+        """
+        bounds, unstable = self.bounds, self.producers.unstable.first_offset
+        if unstable is None:
+            return bounds.high_watermark
+        return min(max(unstable, bounds.log_start_offset), bounds.high_watermark)
 
     @property
     def latest_epoch(self) -> int:

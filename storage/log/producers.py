@@ -40,6 +40,7 @@ from protocol.checksum import crc32c
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from runtime.marks import mark
 from storage.log.errors import CorruptLog
+from storage.log.unstable import UnstableTransactions
 
 REMEMBERED_BATCHES: Final = 5
 EXPIRY_STEP: Final = 1_000
@@ -188,14 +189,12 @@ class ProducerStates:
         is forgotten (`producer.id.expiration.ms`).
     """
 
-    __slots__ = ("_ongoing", "_producers", "_unreplicated", "expiration_ms")
+    __slots__ = ("_producers", "expiration_ms", "unstable")
 
     def __init__(self, expiration_ms: int) -> None:
         self.expiration_ms = expiration_ms
         self._producers: dict[int, ProducerState] = {}
-        # First offset -> producer id, and first offset -> marker offset: both in offset order.
-        self._ongoing: dict[int, int] = {}
-        self._unreplicated: dict[int, int] = {}
+        self.unstable = UnstableTransactions()
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -319,7 +318,7 @@ class ProducerStates:
         state.last_timestamp_ms = timestamp_ms
         if header.is_transactional and state.txn_first_offset is None:
             state.txn_first_offset = base_offset
-            self._ongoing[base_offset] = producer_id
+            self.unstable.begin(base_offset)
         return None
 
     def _end_transaction(
@@ -331,36 +330,30 @@ class ProducerStates:
         first_offset, state.txn_first_offset = state.txn_first_offset, None
         if first_offset is None:
             return None
-        self._ongoing.pop(first_offset, None)
-        self._unreplicated[first_offset] = offset
+        self.unstable.end(first_offset, offset)
         return CompletedTxn(state.producer_id, first_offset, offset, not marker.commit)
 
     def last_stable_offset_after(self, completed: CompletedTxn) -> int:
         """Return the last stable offset once this transaction is replicated, for the transaction
         index."""
-        return min(self._ongoing, default=completed.last_offset + 1)
+        first = self.unstable.first_open_offset
+        return completed.last_offset + 1 if first is None else first
 
     # Transactions and the high watermark -----------------------------------------------------
 
     @property
     def first_unstable_offset(self) -> int | None:
         """First offset of a transaction that is open or whose end marker is not replicated yet."""
-        if not self._ongoing and not self._unreplicated:
-            return None
-        return min(min(self._ongoing, default=2**63), min(self._unreplicated, default=2**63))
+        return self.unstable.first_offset
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Mark the transactions as stable whose marker lies below the high watermark."""
-        if self._unreplicated:
-            for first, last in list(self._unreplicated.items()):
-                if last < high_watermark:
-                    del self._unreplicated[first]
+        if self.unstable.ended:
+            self.unstable.settle(high_watermark)
 
     def on_log_start(self, log_start_offset: int) -> None:
         """Forget ended transactions whose marker lies below the log start."""
-        for first, last in list(self._unreplicated.items()):
-            if last < log_start_offset:
-                del self._unreplicated[first]
+        self.on_high_watermark(log_start_offset)
 
     def put_before(self, older: ProducerStates) -> None:
         """Merge the state from before the first batch that was applied here.
@@ -368,16 +361,17 @@ class ProducerStates:
         Producers without batches here are taken over whole; for the others, the older batches are
         put before theirs.
         """
+        open_offsets = []
         for state in older:
             mine = self._producers.get(state.producer_id)
             if mine is None:
                 self._producers[state.producer_id] = state
                 if state.txn_first_offset is not None:
-                    self._ongoing[state.txn_first_offset] = state.producer_id
+                    open_offsets.append(state.txn_first_offset)
             elif mine.epoch == state.epoch and len(mine.batches) < REMEMBERED_BATCHES:
                 mine.batches.extendleft(reversed(state.batches))
                 mine.began_at = state.began_at
-        self._ongoing = dict(sorted(self._ongoing.items()))
+        self.unstable.add(open_offsets)
 
     # Expiry, snapshots -----------------------------------------------------------------------
 
@@ -400,8 +394,7 @@ class ProducerStates:
 
     def clear(self) -> None:
         self._producers.clear()
-        self._ongoing.clear()
-        self._unreplicated.clear()
+        self.unstable.clear()
 
     def leave_out_from(self, offset: int) -> None:
         """Forget producers whose last batch is at or above `offset`, where the log is about to end.
@@ -415,7 +408,7 @@ class ProducerStates:
             if state.last_offset >= offset and (first is None or first >= offset):
                 del self._producers[state.producer_id]
                 if first is not None:
-                    del self._ongoing[first]
+                    self.unstable.forget(first)
 
     def encode_snapshot(self) -> bytes:
         """Encode the present state as Kafka's `.snapshot` file."""
@@ -450,12 +443,9 @@ class ProducerStates:
         self.clear()
         for state in states:
             self._producers[state.producer_id] = state
-        open_txns = [
-            (state.txn_first_offset, state.producer_id)
-            for state in states
-            if state.txn_first_offset is not None
-        ]
-        self._ongoing.update(sorted(open_txns))
+        self.unstable.add(
+            state.txn_first_offset for state in states if state.txn_first_offset is not None
+        )
 
 
 def decode_snapshot(data: bytes) -> list[ProducerState]:

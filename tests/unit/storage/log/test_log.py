@@ -219,6 +219,20 @@ def test_open_transactions_hold_the_last_stable_offset():
     assert log.last_stable_offset == 1
 
 
+def test_last_stable_offset_after_delete_records_is_at_least_the_log_start():
+    """T5: Kafka returns the log start if an open transaction begins below it."""
+    log = make_log()
+    append(log, batch(2, producer=Producer(9, 0, 0, transactional=True)))
+    append(log, batch(3))
+    log.update_high_watermark(4)
+    log.advance_log_start(1)
+    assert log.last_stable_offset == 1
+    log.advance_log_start(4)
+    assert log.last_stable_offset == 4
+    log.update_high_watermark(5)
+    assert log.last_stable_offset == 4
+
+
 # Followers -----------------------------------------------------------------------------------
 
 
