@@ -179,6 +179,7 @@ class LogManager:
                 hooks=self._hooks,
             )
             log.update_high_watermark(self._high_watermarks.get(key, 0))
+            log.producer_history.recall_ended(list(log.segments))
             log.bounds.tiering_known = False
             self.logs[key] = log
             self._note_loaded(log)

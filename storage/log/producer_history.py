@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from runtime.clock import Clock
 from storage.log import recovery
 from storage.log.bounds import LogBounds
+from storage.log.ended_txns import ended_since
+from storage.log.errors import CorruptLog
 from storage.log.guard import LogGuard
 from storage.log.producer_snapshots import ProducerSnapshots
 from storage.log.producers import ProducerStates
@@ -79,17 +81,37 @@ class ProducerHistory:
         Problems with snapshots are added to the report of the recovery.
         """
         problems: list[str] = []
+        end, unstable = self._bounds.log_end_offset, self.states.unstable
+        # A snapshot does not contain them.
+        ended = [txn for txn in unstable.ended if txn.marker_offset < end]
         recovery.load_producers(
             self.snapshots,
             self.states,
             list(segments),
-            self._bounds.log_end_offset,
+            end,
             self._clock.now_ms(),
             problems,
             log_start_offset=self._bounds.log_start_offset,
         )
         self._report.problems += problems
+        unstable.add((), ended)
         self.states.on_high_watermark(self._bounds.high_watermark)
+
+    def recall_ended(self, segments: Sequence[Segment]) -> None:
+        """Find the transactions that ended above the high watermark of the checkpoint.
+
+        Damaged batches are added to the report of the recovery. Raises OSError.
+        """
+        now_ms = self._clock.now_ms()
+        try:
+            ended = ended_since(
+                self._bounds.high_watermark, self.states, self.snapshots, segments, now_ms
+            )
+        except CorruptLog as error:
+            self._report.problems.append(f"transactions above the high watermark: {error}")
+            return
+        if ended:
+            self.states.unstable.add((), ended)
 
     def clear(self) -> None:
         """Remove the state and all snapshots. Raises OSError."""
