@@ -31,6 +31,7 @@ from runtime.log import get_logger
 from storage.log.bootstrap import Beginning
 from storage.log.checkpoints import CorruptCheckpoint, decode_epochs
 from storage.log.errors import LogFailed
+from storage.log.indexes import CorruptIndex, decode_aborted
 from storage.log.producers import CorruptSnapshot
 from storage.objects import ObjectError
 from storage.tiered.batches import CorruptSegment
@@ -88,7 +89,9 @@ class TierBeginnings:
             await self._known(remote_of(wanted.partition))
             async with self._begun:
                 await self._begin(wanted, leader)
-        except (ObjectError, CorruptSegment, CorruptCheckpoint, CorruptSnapshot) as error:
+        except (
+            ObjectError, CorruptSegment, CorruptCheckpoint, CorruptIndex, CorruptSnapshot,
+        ) as error:  # fmt: skip
             counters.errors += 1
             raise _not_yet(str(error)) from error
         except ValueError as error:
@@ -135,20 +138,25 @@ class TierBeginnings:
         return segment
 
     async def _beginning(self, segment: RemoteSegment, leader: LeaderLog) -> Beginning:
-        """Read a copy's epochs and producers. Raises ObjectError, CorruptSegment or
-        CorruptCheckpoint if they cannot be read."""
+        """Read a copy's epochs and producers. Raises ObjectError, CorruptSegment, CorruptCheckpoint
+        or CorruptIndex if they cannot be read."""
+        aborted = b""
         async with self.turns:
             manifest = await self._store.manifest(segment)
             encoded, producers = await asyncio.gather(
                 self._store.read_whole(manifest, Kind.LEADER_EPOCHS),
                 self._store.read_whole(manifest, Kind.PRODUCER_SNAPSHOT),
             )
+            if segment.end_offset >= leader.copy_from and not segment.txn_index_empty:
+                aborted = await self._store.read_whole(manifest, Kind.TXN_INDEX)
         epochs = decode_epochs(encoded)
         return Beginning(
             log_start_offset=leader.log_start,
             local_start_offset=leader.copy_from,
             epochs=[one for one in epochs if one.start_offset < leader.copy_from],
             producers=producers or None,
+            producers_offset=max(segment.end_offset + 1, leader.copy_from),
+            aborted=decode_aborted(aborted),
         )
 
     def _has(self, segment: RemoteSegment) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from storage.log.epochs import EpochCache, EpochEntry
+from storage.log.indexes import AbortedTxn
 from storage.log.producers import ProducerStates
 
 MARKER: Final = "bootstrap.unfinished"
@@ -27,13 +28,19 @@ class Beginning:
         log_start_offset: first offset that exists at all.
         local_start_offset: first offset that this replica will hold.
         epochs: the leader epochs in [log start, local start), in order.
-        producers: the producer snapshot file at the local start; None: no producers.
+        producers: the producer snapshot file at `producers_offset`; None: no producers.
+        producers_offset: the end of the copied segment that the snapshot belongs to, at or above
+        the local start; -1: the local start.
+        aborted: the aborted transactions of that segment. A snapshot from above the local start
+        lacks those that were still open there (T2).
     """
 
     log_start_offset: int
     local_start_offset: int
     epochs: Sequence[EpochEntry] = ()
     producers: bytes | None = None
+    producers_offset: int = -1
+    aborted: Sequence[AbortedTxn] = ()
 
     def check(self) -> None:
         """Validate the state.
@@ -45,6 +52,11 @@ class Beginning:
         start, local = self.log_start_offset, self.local_start_offset
         if not 0 <= start <= local:
             raise ValueError(f"local log start {local} is below log start {start}")
+        if 0 <= self.producers_offset < local:
+            raise ValueError(
+                f"producer snapshot of offset {self.producers_offset} is below "
+                f"local log start {local}"
+            )
         kept = EpochCache(self.epochs).entries
         if kept != list(self.epochs):
             raise ValueError(f"epochs {list(self.epochs)} are not in order")

@@ -357,6 +357,17 @@ class AbortedTxn(NamedTuple):
     """The last stable offset after this transaction ended."""
 
 
+def decode_aborted(data: bytes) -> list[AbortedTxn]:
+    """Decode the whole entries of a transaction index. Raises CorruptIndex for an unknown
+    version."""
+    entries = []
+    for version, *rest in _txn_entry.iter_unpack(data[: len(data) - len(data) % TXN_ENTRY_BYTES]):
+        if version != 0:
+            raise CorruptIndex(f"aborted transaction of version {version}, 0 is known")
+        entries.append(AbortedTxn(*rest))
+    return entries
+
+
 class TxnIndex:
     """The aborted transactions that ended in one segment; most segments have no such file."""
 
@@ -382,14 +393,10 @@ class TxnIndex:
             if not self._files.exists(self.path):
                 return []
             self._file = self._files.open(self.path)
-        data = self._file.pread(self._file.size(), 0)
-        whole = len(data) - len(data) % TXN_ENTRY_BYTES
-        entries = []
-        for version, *rest in _txn_entry.iter_unpack(data[:whole]):
-            if version != 0:
-                raise CorruptIndex(f"{self.path}: entry of version {version}")
-            entries.append(AbortedTxn(*rest))
-        return entries
+        try:
+            return decode_aborted(self._file.pread(self._file.size(), 0))
+        except CorruptIndex as error:
+            raise CorruptIndex(f"{self.path}: {error}") from None
 
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions that end at `offset` or later."""

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 from runtime.clock import Clock
 from storage.log import recovery
+from storage.log.bootstrap import Beginning
 from storage.log.bounds import LogBounds
 from storage.log.ended_txns import ended_since
 from storage.log.errors import CorruptLog
 from storage.log.guard import LogGuard
 from storage.log.producer_snapshots import ProducerSnapshots
-from storage.log.producers import ProducerStates
+from storage.log.producers import NO_COORDINATOR_EPOCH, ProducerStates
 from storage.log.segment import Segment
+from storage.log.unstable import EndedTxn
 
 
 class ProducerHistory:
@@ -67,13 +69,26 @@ class ProducerHistory:
         if not self.lacks_beginning:
             self.snapshots.take(offset, self.states)
 
-    def begin_with(self, snapshot: bytes | None, offset: int) -> None:
-        """Replace the state of an empty log that begins at `offset`. Raises OSError."""
-        if snapshot is not None:
-            self.states.load_snapshot(snapshot, self._clock.now_ms())
-            # the copied segment of this snapshot may end later
-            self.states.leave_out_from(offset)
-        self.snapshots.take(offset, self.states)
+    def begin_with(self, beginning: Beginning) -> None:
+        """Replace the state of an empty log that begins in the middle.
+
+        Transactions that were open there and are committed later in the copied segment are not
+        known. So the last stable offset stays at the log start until the high watermark has passed
+        the end of that segment (T5). Raises OSError.
+        """
+        local, states = beginning.local_start_offset, self.states
+        if beginning.producers is not None:
+            states.load_snapshot(beginning.producers, self._clock.now_ms())
+            open_there = [
+                txn for txn in beginning.aborted if txn.first_offset < local <= txn.last_offset
+            ]
+            ended = any(state.coordinator_epoch != NO_COORDINATOR_EPOCH for state in states)
+            states.reopen(open_there)
+            states.leave_out_from(local)
+            if ended and beginning.producers_offset > local:
+                last = beginning.producers_offset - 1
+                states.unstable.add((), [EndedTxn(last, beginning.log_start_offset)])
+        self.snapshots.take(local, states)
 
     def reload(self, segments: Sequence[Segment]) -> None:
         """Compute the state at the log end from a snapshot and the segments, after a truncation.

@@ -40,6 +40,7 @@ from protocol.checksum import crc32c
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from runtime.marks import mark
 from storage.log.errors import CorruptLog
+from storage.log.indexes import AbortedTxn
 from storage.log.unstable import UnstableTransactions
 
 REMEMBERED_BATCHES: Final = 5
@@ -395,6 +396,15 @@ class ProducerStates:
     def clear(self) -> None:
         self._producers.clear()
         self.unstable.clear()
+
+    def reopen(self, aborted: Iterable[AbortedTxn]) -> None:
+        """Open aborted transactions again: the log is about to end before their markers."""
+        for txn in aborted:
+            state = self._producers.get(txn.producer_id)
+            if state is None:
+                state = self._producers[txn.producer_id] = ProducerState(txn.producer_id)
+            state.txn_first_offset = txn.first_offset
+            self.unstable.add((txn.first_offset,))
 
     def leave_out_from(self, offset: int) -> None:
         """Forget producers whose last batch is at or above `offset`, where the log is about to end.

@@ -182,4 +182,4 @@ class LogTruncation:
             epochs.assign(*entry)
         epochs.truncate_from_start(beginning.log_start_offset, local)
         self._history.file.hold(local)
-        self._producers.begin_with(beginning.producers, local)
+        self._producers.begin_with(beginning)

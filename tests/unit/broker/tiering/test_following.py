@@ -12,10 +12,14 @@ from broker.replication.fetching.fetcher import Reset
 from broker.replication.fetching.offset_resets import EARLIEST, LATEST, LeaderLog, ListOffsetsReset
 from broker.tiering import following
 from broker.tiering.counters import BuildCounters
+from protocol.batch.control import build_end_txn_marker
+from protocol.batch.records import Producer
 from protocol.errors import ApiError, ErrorCode
+from storage.log.producers import Origin
 from storage.objects import Weather
 from storage.tiered.states import SegmentState
 from storage.tiered.values import SegmentUpdate
+from testkit.memory.broker import batch
 from testkit.memory.tier import partition_of, tiered
 from tests.unit.broker.tiering.followers import World
 
@@ -77,6 +81,26 @@ async def test_a_copy_may_reach_beyond_where_the_log_begins() -> None:
     await world.beginnings.begin(world.moved(), LeaderLog(0, 2, 0))
     own = world.cluster[2].log
     assert (own.log_end_offset, own.epochs.entries) == (2, [(0, 0)])
+
+
+async def test_aborted_transaction_of_a_copy_that_reaches_beyond_is_open_at_the_begin() -> None:
+    """T2: its marker lies in the copy, behind the offset where the log begins."""
+    world = World()
+    leader = world.cluster[1]
+    in_txn = Producer(9, 0, 0, transactional=True)
+    leader.log.append_as_leader(batch(b"aborted", producer=in_txn), 0, 0)
+    leader.append(b"plain")
+    marker = build_end_txn_marker(9, 0, commit=False, coordinator_epoch=1, timestamp_ms=0)
+    leader.log.append_as_leader(marker, 0, 0, Origin.COORDINATOR)
+    leader.log.update_high_watermark(3)
+    world.cluster.change(leader=1)
+    leader.append(b"epoch", b"1")
+    await tiered(world.tier, leader.log)
+    world.objects.backing = world.tier.bucket
+    await world.beginnings.begin(world.moved(), LeaderLog(0, 2, 0))
+    own = world.cluster[2].log
+    assert (own.log_end_offset, own.last_stable_offset) == (2, 0)
+    assert [(one.producer_id, one.txn_first_offset) for one in own.producers] == [(9, 0)]
 
 
 async def test_then_it_follows_as_any_other(world: World) -> None:
