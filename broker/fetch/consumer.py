@@ -160,10 +160,8 @@ class Consumer:
         )
         data = partition_data(partition, records, NO_DIVERGENCE)
         if self._committed:
-            # Up to `end`, which may be more than was read: a reader ignores those that it does not
-            # meet.
             if aborted is None:
-                aborted = log.reader.aborted_transactions(offset, end) if records else ()
+                aborted = log.reader.aborted_in(offset, len(records), end) if records else ()
             data.aborted_transactions = [
                 FetchResponse.AbortedTransaction(producer_id=one[0], first_offset=one[1])
                 for one in aborted

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from bisect import bisect_right
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -32,7 +33,11 @@ _WINDOW_ENTRIES = 1024
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")
+_BLOCK = 128
+"""Entries of a transaction index that are read at once: 4 KiB."""
+_UNKNOWN = -1
 _txn_entry = struct.Struct(">hqqqq")
+_txn_body = struct.Struct(">2xqqqq")
 
 
 class CorruptIndex(Exception):
@@ -278,6 +283,12 @@ class OffsetIndex(_SparseIndex):
         return last[0] >= self.base_offset and last[1] >= 0
 
 
+def entry_from(index: OffsetIndex, position: int) -> tuple[int, int] | None:
+    """Return the first entry with this position or a later one; None behind the last entry."""
+    at = index._floor(1, position - 1) + 1
+    return index._entry(at) if at < index.count else None
+
+
 class TimeIndex(_SparseIndex):
     """Maps the highest timestamp so far to the last offset of the batch that has it."""
 
@@ -360,63 +371,145 @@ class AbortedTxn(NamedTuple):
 def decode_aborted(data: bytes) -> list[AbortedTxn]:
     """Decode the whole entries of a transaction index. Raises CorruptIndex for an unknown
     version."""
-    entries = []
-    for version, *rest in _txn_entry.iter_unpack(data[: len(data) - len(data) % TXN_ENTRY_BYTES]):
-        if version != 0:
-            raise CorruptIndex(f"aborted transaction of version {version}, 0 is known")
-        entries.append(AbortedTxn(*rest))
-    return entries
+    whole = data[: len(data) - len(data) % TXN_ENTRY_BYTES]
+    if any(whole[::TXN_ENTRY_BYTES]) or any(whole[1::TXN_ENTRY_BYTES]):
+        raise CorruptIndex("aborted transaction of another version than 0")
+    return list(map(AbortedTxn._make, _txn_body.iter_unpack(whole)))
 
 
 class TxnIndex:
-    """The aborted transactions that ended in one segment; most segments have no such file."""
+    """The aborted transactions that ended in one segment; most segments have no such file.
 
-    __slots__ = ("_file", "_files", "path")
+    Entries are in the order of their markers. A search reads only the blocks of entries that may
+    contain results. A summary of each block that was read stays in memory: 24 bytes for 4 KiB.
+    """
+
+    __slots__ = ("_count", "_file", "_files", "_firsts", "_markers", "_stables", "path")
 
     def __init__(self, files: Files, path: str) -> None:
         self.path = path
         self._files = files
         self._file: File | None = None
+        self._count = _UNKNOWN
+        # Of each full block: its lowest first offset, its last marker, and the last stable offset
+        # after that; or _UNKNOWN.
+        self._firsts, self._markers, self._stables = array("q"), array("q"), array("q")
 
     @property
     def file(self) -> File | None:
         return self._file
 
+    @property
+    def count(self) -> int:
+        """The number of whole entries."""
+        if self._count < 0:
+            self._count = 0
+            if self._file is None and self._files.exists(self.path):
+                self._file = self._files.open(self.path)
+            if self._file is not None:
+                self._count = self._file.size() // TXN_ENTRY_BYTES
+        return self._count
+
+    def note_missing(self) -> None:
+        """Note that there is no file, so that no search looks for it."""
+        self._count = 0
+
     def append(self, aborted: AbortedTxn) -> None:
+        size_bytes = self.count * TXN_ENTRY_BYTES
         if self._file is None:
             self._file = self._files.open(self.path, create=True)
+        if self._file.size() > size_bytes:
+            self._file.truncate(size_bytes)  # an incomplete entry
         self._file.append(_txn_entry.pack(0, *aborted))
+        self._count += 1
 
     def entries(self) -> list[AbortedTxn]:
         """Return all whole entries. Raises CorruptIndex for an unknown version."""
-        if self._file is None:
-            if not self._files.exists(self.path):
-                return []
-            self._file = self._files.open(self.path)
+        return self._read(0, self.count)
+
+    def _read(self, first: int, end: int) -> list[AbortedTxn]:
+        """Return the entries [first, end). Raises CorruptIndex."""
+        if first >= end:
+            return []
+        assert self._file is not None
+        size = TXN_ENTRY_BYTES
         try:
-            return decode_aborted(self._file.pread(self._file.size(), 0))
+            return decode_aborted(self._file.pread((end - first) * size, first * size))
         except CorruptIndex as error:
             raise CorruptIndex(f"{self.path}: {error}") from None
 
+    def collect(self, start_offset: int, end_offset: int, found: list[AbortedTxn]) -> bool:
+        """Add the transactions that overlap [start, end) to `found`.
+
+        Returns whether all transactions with later markers begin at or above `end_offset`. Raises
+        CorruptIndex.
+        """
+        count = self.count
+        for block in range(self._first_block(start_offset), -(-count // _BLOCK)):
+            full = (block + 1) * _BLOCK <= count
+            if not full or self._firsts[block] < end_offset:
+                entries = self._read_block(block)
+                if full:
+                    self._summarise(block, entries)
+                found += [
+                    txn
+                    for txn in entries
+                    if txn.last_offset >= start_offset and txn.first_offset < end_offset
+                ]
+                if not entries or entries[-1].last_stable_offset >= end_offset:
+                    return bool(entries)
+            elif self._stables[block] >= end_offset:
+                return True
+        return False
+
+    def _first_block(self, offset: int) -> int:
+        """Return the number of the first block that may contain a marker at or above `offset`."""
+        full = self.count // _BLOCK
+        for column in (self._firsts, self._markers, self._stables):
+            del column[full:]
+            column.extend([_UNKNOWN] * (full - len(column)))
+        return bisect_left(range(full), offset, key=self._last_marker)
+
+    def _last_marker(self, block: int) -> int:
+        if self._markers[block] < 0:
+            at = (block + 1) * _BLOCK
+            self._markers[block] = self._read(at - 1, at)[0].last_offset
+        return self._markers[block]
+
+    def _summarise(self, block: int, entries: list[AbortedTxn]) -> None:
+        if self._firsts[block] < 0:
+            self._firsts[block] = min(txn.first_offset for txn in entries)
+            self._stables[block] = entries[-1].last_stable_offset
+
+    def _read_block(self, block: int) -> list[AbortedTxn]:
+        return self._read(block * _BLOCK, min((block + 1) * _BLOCK, self.count))
+
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions that end at `offset` or later."""
-        entries = self.entries()
-        kept = [entry for entry in entries if entry.last_offset < offset]
-        if len(kept) < len(entries):
-            self._rewrite(kept)
+        if not self.count:
+            return
+        block = self._first_block(offset)
+        keep = block * _BLOCK + sum(txn.last_offset < offset for txn in self._read_block(block))
+        if keep < self._count:
+            self._cut(keep)
 
     def reset(self) -> None:
         """Drop all entries, before the segment is read from scratch."""
         if self._file is not None or self._files.exists(self.path):
-            self._rewrite([])
+            self._file = self._file or self._files.open(self.path)
+            self._cut(0)
+        self._count = 0
 
-    def _rewrite(self, entries: list[AbortedTxn]) -> None:
-        file = self._file or self._files.open(self.path)
-        file.truncate(0)
-        file.append(b"".join(_txn_entry.pack(0, *entry) for entry in entries))
-        self._file = file
+    def _cut(self, count: int) -> None:
+        """Keep the first `count` entries."""
+        assert self._file is not None
+        self._file.truncate(count * TXN_ENTRY_BYTES)
+        self._count = count
+        for column in (self._firsts, self._markers, self._stables):
+            del column[count // _BLOCK :]
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
+            self._count = _UNKNOWN

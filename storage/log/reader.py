@@ -123,6 +123,12 @@ class LogReader:
         segments = self._segments
         return self._guard.look(lambda: segments.aborted_transactions(start_offset, end_offset))
 
+    def aborted_in(self, offset: int, size_bytes: int, max_offset: int) -> list[AbortedTxn]:
+        """Return the aborted transactions that overlap a read of `size_bytes` from `offset` on,
+        which was limited to `max_offset`. Raises LogFailed."""
+        segments = self._segments
+        return self._guard.look(lambda: segments.aborted_in(offset, size_bytes, max_offset))
+
     def local_start_ms(self) -> int:
         """Return the timestamp of the first local batch (epoch ms); -1 if it has none, or does
         not exist. Raises LogFailed."""

@@ -122,6 +122,9 @@ def load_log(request: LoadRequest) -> LoadedLog:
     segments = [
         Segment(files, directory, base, request.config, request.now_ms) for base in found.logs
     ]
+    for segment in segments:
+        if segment.base_offset not in found.with_aborts:
+            segment.txn_index.note_missing()
     transitions: list[tuple[int, int]] = []
     if segments:
         end = _find_end(request, segments, report, transitions)
@@ -182,10 +185,12 @@ class _Found:
     orphans: list[str]
     leftovers: list[str]
     swaps: list[str]
+    with_aborts: frozenset[int]
+    """Base offsets of the transaction indexes."""
 
 
 def _by_suffix(listing: Sequence[str]) -> _Found:
-    found = _Found([], [], [], [], [])
+    found = _Found([], [], [], [], [], frozenset())
     bases: dict[str, list[int]] = {}
     for name in listing:
         stem, dot, rest = name.rpartition(".")
@@ -198,6 +203,7 @@ def _by_suffix(listing: Sequence[str]) -> _Found:
             found.swaps.append(name)
     found.logs = sorted(bases.get(names.LOG_SUFFIX, []))
     found.snapshots = sorted(bases.get(names.SNAPSHOT_SUFFIX, []))
+    found.with_aborts = frozenset(bases.get(names.TXN_INDEX_SUFFIX, []))
     known = set(found.logs)
     for suffix in names.INDEX_SUFFIXES:
         found.orphans += [

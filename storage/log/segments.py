@@ -12,10 +12,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from protocol.batch.header import HEADER_BYTES, LENGTH_OVERHEAD_BYTES
+from protocol.batch.header import HEADER_BYTES, LENGTH_OVERHEAD_BYTES, parse_header
 from storage.files import File, Files
 from storage.log.config import LogConfig
-from storage.log.indexes import AbortedTxn
+from storage.log.indexes import AbortedTxn, entry_from
 from storage.log.segment import Segment
 
 BOUNDARIES_MAX = 256
@@ -37,8 +37,8 @@ class Segments:
     """At least one segment; the last one is writable."""
 
     __slots__ = (
-        "_bases", "_boundaries", "_closed_bytes", "_recent", "_segments", "_swapping", "directory",
-        "files", "generation",
+        "_aborts", "_bases", "_boundaries", "_closed_bytes", "_recent", "_segments", "_swapping",
+        "directory", "files", "generation",
     )  # fmt: skip
 
     def __init__(self, files: Files, directory: str, segments: list[Segment]) -> None:
@@ -49,6 +49,8 @@ class Segments:
         self._boundaries: dict[int, int] = {}
         # Size of all segments but the last; None: not computed.
         self._closed_bytes: int | None = None
+        # The closed segments with aborted transactions; None: not computed.
+        self._aborts: list[Segment] | None = None
         # (size of the last segment, offset RECENT_BYTES before its end) at the last computation.
         self._recent: tuple[int, int] | None = None
         self._swapping: list[str] = []
@@ -96,7 +98,7 @@ class Segments:
         segment = Segment.create(self.files, self.directory, base_offset, config, now_ms)
         self._segments.append(segment)
         self._bases.append(base_offset)
-        self._closed_bytes = None
+        self._closed_bytes = self._aborts = None
         self._forget_positions()
         return segment
 
@@ -129,7 +131,7 @@ class Segments:
         self._forget_positions()
         self.abandon_swap()
         self.generation += 1
-        self._closed_bytes = None
+        self._closed_bytes = self._aborts = None
         doomed = self._segments[keep:]
         for segment in reversed(doomed):
             segment.delete()
@@ -141,7 +143,7 @@ class Segments:
         """Remove segments from the list. Their files stay for the caller to rename."""
         self.abandon_swap()
         self.generation += 1
-        self._closed_bytes = None
+        self._closed_bytes = self._aborts = None
         taken = self._segments[:count]
         del self._segments[:count]
         del self._bases[:count]
@@ -183,7 +185,7 @@ class Segments:
 
     def replace(self, old: Sequence[Segment], produced: Sequence[Segment]) -> None:
         """Replace the adjacent segments `old` by `produced`."""
-        self._closed_bytes = None
+        self._closed_bytes = self._aborts = None
         at = self._segments.index(old[0])
         self._segments[at : at + len(old)] = produced
         self._bases[at : at + len(old)] = [segment.base_offset for segment in produced]
@@ -254,16 +256,63 @@ class Segments:
                 limit = segment.reach(position, max_offset)
         return position, limit
 
+    # Aborted transactions --------------------------------------------------------------------
+
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
         """Return the aborted transactions that overlap [start, end), for a read_committed fetch."""
-        aborted = []
-        for segment in self.holding(start_offset):
-            for txn in segment.txn_index.entries():
-                if txn.last_offset >= start_offset and txn.first_offset < end_offset:
-                    aborted.append(txn)
-                if txn.last_stable_offset >= end_offset:
-                    return aborted
-        return aborted
+        found: list[AbortedTxn] = []
+        closed, active = self._closed_with_aborts(), self.active
+        at = max(0, bisect_right(closed, start_offset, key=_base_offset) - 1)
+        for segment in (*closed[at:], active) if active.txn_index.count else closed[at:]:
+            if segment.txn_index.collect(start_offset, end_offset, found):
+                break
+        return found
+
+    def aborted_in(self, offset: int, size_bytes: int, max_offset: int) -> list[AbortedTxn]:
+        """Return the aborted transactions that overlap a read of `size_bytes` from `offset` on.
+
+        As in Kafka, the end of that read is the next index entry, or `max_offset`.
+        """
+        if not self._closed_with_aborts() and not self.active.txn_index.count:
+            return []
+        return self.aborted_transactions(offset, self._end_of_read(offset, size_bytes, max_offset))
+
+    def _end_of_read(self, offset: int, size_bytes: int, max_offset: int) -> int:
+        for at in range(self.index_of(offset), len(self._segments)):
+            segment = self._segments[at]
+            found = segment.find(offset)
+            if found is not None:
+                end = _offset_behind(segment, found[1] + size_bytes)
+                if end is None and at + 1 < len(self._bases):
+                    end = self._bases[at + 1]
+                return max_offset if end is None else min(end, max_offset)
+        return max_offset
+
+    def _closed_with_aborts(self) -> list[Segment]:
+        """Return the closed segments that have a transaction index. They change only with the list
+        of segments."""
+        if self._aborts is None:
+            self._aborts = [one for one in self._segments[:-1] if one.txn_index.count]
+        return self._aborts
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _offset_behind(segment: Segment, position: int) -> int | None:
+    """Return an offset above all batches that begin before `position`, perhaps by some batches.
+
+    None if no index entry shows one, or only a damaged one.
+    """
+    segment.ensure_indexes()
+    entry = entry_from(segment.offset_index, position)
+    if entry is None:
+        return None
+    offset, at = entry
+    data = segment.log.pread(HEADER_BYTES, at)
+    genuine = len(data) == HEADER_BYTES and parse_header(data).last_offset == offset
+    return offset if genuine else None
 
 
 def complete_first(
