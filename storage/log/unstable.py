@@ -59,7 +59,7 @@ class UnstableTransactions:
         self._find_first()
 
     def forget(self, first_offset: int) -> None:
-        """Remove an open transaction."""
+        """Remove a transaction that has no marker yet."""
         self._open.pop(first_offset, None)
         self._all.pop(first_offset, None)
         self._find_first()
