@@ -103,7 +103,7 @@ class Consumer:
         watch.count_others()
         if watch.committed is self._committed:
             return plan.partitions
-        watch.committed = self._committed
+        watch.read_as(committed=self._committed)
         watch.requested(session.partitions, ())
         return session.to_look_at()
 
@@ -119,7 +119,8 @@ class Consumer:
         return wait_ms
 
     def subscribe(self, wait: FetchWait, due: Due) -> None:
-        subscribe_to_due(wait, due, self._plan, self._broker.replicas, replica=False)
+        replicas = self._broker.replicas
+        subscribe_to_due(wait, due, self._plan, replicas, committed=self._committed)
         # A consumer whose partitions have moved queries their new leaders for its position. These
         # requests queue behind its waiting fetches, for half a second each if there is nothing to
         # read.

@@ -105,12 +105,23 @@ class Requester(Protocol):
 
 
 def subscribe_to_due(
-    wait: FetchWait, due: Due, plan: FetchPlan[Wanted], replicas: ReplicaManager, *, replica: bool
+    wait: FetchWait,
+    due: Due,
+    plan: FetchPlan[Wanted],
+    replicas: ReplicaManager,
+    *,
+    replica: bool = False,
+    committed: bool = False,
 ) -> None:
-    """Subscribe a wait to `due`, through the session if there is one."""
+    """Subscribe a wait to `due`, through the session if there is one.
+
+    Args:
+        replica: whether the reader is a follower.
+        committed: whether it is a read_committed consumer.
+    """
     watch = None if plan.session is None else plan.session.watch
     if watch is None or watch.over:
-        watch = LoneWatch(replica=replica)
+        watch = LoneWatch(replica=replica, committed=committed)
     known = replicas.known
     for key, _ in due:
         partition = known(*key)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from broker.replication.partition.effects import EPOCHS_UNSAVED, FLUSH_WANTED, NOTHING, Effects
 from broker.replication.partition.partition import Partition
 from broker.replication.partition.role import ReplicaRole
-from broker.replication.subscriptions.notifications import Committed, Readable
+from broker.replication.subscriptions.notifications import Committed, Readable, StableMoved
 
 if TYPE_CHECKING:
     from storage.log.append import AppendInfo
@@ -73,7 +73,16 @@ def high_watermark_moved(partition: Partition, high_watermark: int) -> Effects:
     size_bytes = 0
     while uncommitted and uncommitted[0][0] <= high_watermark:
         size_bytes += uncommitted.popleft()[1]
-    to = partition.subscriptions
+    to, stable = partition.subscriptions, partition.stable_bytes
+    stable_bytes: int | None = size_bytes
+    stable_offset = partition.log.last_stable_offset
+    if stable_offset == high_watermark and not stable:
+        stable.stable_offset = stable_offset
+    else:
+        stable_bytes = stable.moved(high_watermark, size_bytes, stable_offset)
+    if to.committed_consumers:
+        committed = Committed(high_watermark, size_bytes)
+        return (committed,) if stable_bytes is None else (committed, StableMoved(stable_bytes))
     if to.consumers or to.followers or to.commit_waits:
         return (Committed(high_watermark, size_bytes),)
     return NOTHING

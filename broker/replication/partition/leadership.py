@@ -69,6 +69,7 @@ def become_leader(
         partition.leads_since_ms = now_ms
         partition.leader_epoch_start = partition.log.log_end_offset
         partition.uncommitted.clear()
+        partition.stable_bytes.clear()
         partition.remote = {}  # values that followers reported to an earlier leader do not count
         if partition.local_logs is not None:
             partition.local_logs.begin()
@@ -139,6 +140,7 @@ def become_deleted(partition: Partition) -> Effects:
 
 def _released(partition: Partition, error: ErrorCode) -> Effects:
     partition.uncommitted.clear()
+    partition.stable_bytes.clear()
     return (Released(error),)
 
 

@@ -23,6 +23,7 @@ from broker.replication.partition.isr import IsrProposal
 from broker.replication.partition.local_logs import LocalLogs
 from broker.replication.partition.remote_replica import NEVER_MS, RemoteReplica
 from broker.replication.partition.role import ReplicaRole
+from broker.replication.subscriptions.stable_bytes import StableBytes
 from broker.replication.subscriptions.subscriptions import Subscriptions, Watch, WatchKey
 from broker.replication.waiting.waits import CommitWaiter
 from protocol.batch.validate import AppendRules
@@ -73,6 +74,7 @@ class Partition:
         "replicas",
         "role",
         "rules",
+        "stable_bytes",
         "subscriptions",
         "topic",
         "topic_id",
@@ -133,6 +135,7 @@ class Partition:
         self.unread_isr = False
         # (end offset, size) of appended batches above the high watermark.
         self.uncommitted: deque[tuple[int, int]] = deque()
+        self.stable_bytes = StableBytes()
 
     @property
     def is_leader(self) -> bool:

@@ -26,11 +26,11 @@ class SessionWatch:
 
     __slots__ = ("_covered", "committed", "due", "over", "replica", "wait")
 
-    def __init__(self, *, replica: bool = False) -> None:
+    def __init__(self, *, replica: bool = False, committed: bool = False) -> None:
         self.replica = replica
         # A dictionary as ordered set: the partitions to check, in turn.
         self.due: dict[WatchKey, None] = {}
-        self.committed = False
+        self.committed = committed
         """True if the newest fetch reads committed transactions alone."""
         self.wait: FetchWait | None = None
         """The fetch that waits now."""
@@ -48,6 +48,14 @@ class SessionWatch:
             if known is not None:
                 known.unwatch(self)
             self._covered[key] = partition
+            partition.watch(self, key)
+
+    def read_as(self, *, committed: bool) -> None:
+        """Note the isolation level of the newest fetch."""
+        for partition in self._covered.values():
+            partition.unwatch(self)
+        self.committed = committed
+        for key, partition in self._covered.items():
             partition.watch(self, key)
 
     def requested(self, named: Iterable[WatchKey], forgotten: Collection[WatchKey]) -> None:

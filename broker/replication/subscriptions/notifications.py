@@ -12,7 +12,7 @@ from typing import NamedTuple
 from protocol.errors import ErrorCode
 
 
-# Named tuples, for speed: these two are created for each batch that a reader or request waits for.
+# Named tuples, for speed: these three are created for each batch that a reader or request awaits.
 class Readable(NamedTuple):
     """Followers can read `size_bytes` more bytes."""
 
@@ -24,7 +24,14 @@ class Committed(NamedTuple):
 
     high_watermark: int
     size_bytes: int
-    """Additional bytes that consumers can read."""
+    """Additional bytes that read_uncommitted consumers can read."""
+
+
+class StableMoved(NamedTuple):
+    """The last stable offset has moved: read_committed consumers can read more."""
+
+    size_bytes: int
+    """Additional bytes, or somewhat more: see `StableBytes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,4 +58,6 @@ class Released:
     error: ErrorCode
 
 
-Notification = Readable | Committed | IsrChanged | LowWatermarkMoved | Interrupted | Released
+Notification = (
+    Readable | Committed | StableMoved | IsrChanged | LowWatermarkMoved | Interrupted | Released
+)

@@ -41,6 +41,7 @@ from broker.replication.subscriptions.notifications import (
     Notification,
     Readable,
     Released,
+    StableMoved,
 )
 from broker.replication.subscriptions.subscriptions import NOTIFY, WatchKey
 from protocol.errors import ErrorCode
@@ -87,8 +88,9 @@ class Ports:
 class Heard:
     """A reader, and a waiting request."""
 
-    def __init__(self, *, replica: bool = False) -> None:
+    def __init__(self, *, replica: bool = False, committed: bool = False) -> None:
         self.replica = replica
+        self.committed = committed
         self.told: list[Any] = []
 
     def touched(self, key: WatchKey, size_bytes: int) -> None:
@@ -156,9 +158,11 @@ async def test_each_kind_of_effect_has_its_row(partition: Partition) -> None:
         LowWatermarkMoved: LowWatermarkMoved(3),
         Readable: Readable(1),
         Committed: Committed(1, 1),
+        StableMoved: StableMoved(1),
     }
     for kind in kinds:
-        ports, reader = Ports(), Heard(replica=True)
+        stable = kind is StableMoved
+        ports, reader = Ports(), Heard(replica=not stable, committed=stable)
         partition.watch(reader, ("t", 0))
         assert partition.wait_for_low_watermark(3, reader, "low watermark")
         ports.table.carry_out(partition, (given.get(kind) or kind(),))

@@ -21,7 +21,9 @@ class Told:
 
 
 def test_a_repeated_batch_does_not_wait_for_what_was_appended_after_it() -> None:
-    log: Any = SimpleNamespace(high_watermark=10, log_start_offset=0, log_end_offset=30)
+    log: Any = SimpleNamespace(
+        high_watermark=10, last_stable_offset=20, log_start_offset=0, log_end_offset=30
+    )
     partition = Partition("t", bytes(16), 0, node_id=1, log=log)
     partition.isr = partition.maximal_isr = frozenset({1})
     told = Told()
