@@ -14,6 +14,9 @@ from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.describe_producers import DescribeProducersRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from runtime.slices import SLICE_MS
+from storage.log.producers import ProducerState
+from testkit.loop_holds import ToilClock, loop_holds
 from testkit.memory.broker import LOG_DIR, NODE, OTHER, Harness, batch
 
 T0 = 1_700_000_000_000
@@ -200,6 +203,35 @@ async def test_producers_are_described() -> None:
     assert state.current_txn_start_offset == -1
     assert producers(h, "a/b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert producers(h, "nope").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_many_producers_are_described_in_slices() -> None:
+    """100,000 producers would block the event loop for 250 ms."""
+    clock = ToilClock()
+    h = Harness(clock=clock)
+    h.create_topic()
+    count = 3_000
+    ToilingState.clock = clock
+    states = h.partition().log.producers._producers
+    states.update((at, ToilingState(at)) for at in range(count))
+    named = DescribeProducersRequest.TopicRequest(name="t", partition_indexes=[0, 7])
+    async with loop_holds(clock) as holds:
+        response = await h.call(DescribeProducersRequest(topics=[named]))
+    known, unknown = response.topics[0].partitions
+    assert [one.producer_id for one in known.active_producers] == list(range(count))
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert holds.longest_ms < 2 * SLICE_MS
+
+
+class ToilingState(ProducerState):
+    """A producer's state whose description counts as work."""
+
+    clock: ToilClock
+
+    @property
+    def last_sequence(self) -> int:
+        self.clock.toil(0.003)
+        return 0
 
 
 @pytest.mark.parametrize("version", range(1, 6))
