@@ -282,7 +282,7 @@ class LogAppender:
             # Recovery trusts closed segments below the checkpoint, which may be too high for a
             # while after a truncation. And truncated batches must not return below a new segment.
             self._durability.flush_blocking()
-        self._producer_history.take_snapshot(base)
+        self._producer_history.begin_snapshot(base)
         segment = self._segments.begin(base, self.config, self._clock.now_ms())
         self._jitter_ms = self._draw_jitter()
         self._owner.rolled()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.clock import Clock
+from runtime.slices import in_slices
 from storage.files import File, Files
 from storage.log.bounds import LogBounds
 from storage.log.config import LogConfig
@@ -15,7 +16,7 @@ from storage.log.epoch_history import EpochHistory
 from storage.log.errors import LogFailed
 from storage.log.guard import LogGuard
 from storage.log.owner import LogOwner
-from storage.log.producer_snapshots import ProducerSnapshots
+from storage.log.producer_history import ProducerHistory
 from storage.log.segments import Segments
 
 
@@ -24,7 +25,7 @@ class LogDurability:
 
     __slots__ = (
         "_bounds", "_clock", "_durable_removals", "_epochs", "_files", "_guard", "_last_flush_ms",
-        "_metadata_file", "_owner", "_removals", "_segments", "_snapshots",
+        "_metadata_file", "_owner", "_producers", "_removals", "_segments", "_snapshots",
     )  # fmt: skip
 
     def __init__(
@@ -34,7 +35,7 @@ class LogDurability:
         bounds: LogBounds,
         segments: Segments,
         epochs: EpochHistory,
-        snapshots: ProducerSnapshots,
+        producers: ProducerHistory,
         guard: LogGuard,
         owner: LogOwner,
     ) -> None:
@@ -43,7 +44,8 @@ class LogDurability:
         self._bounds = bounds
         self._segments = segments
         self._epochs = epochs
-        self._snapshots = snapshots
+        self._producers = producers
+        self._snapshots = producers.snapshots
         self._guard = guard
         self._owner = owner
         self._metadata_file: File | None = None
@@ -67,6 +69,9 @@ class LogDurability:
 
     async def flush(self) -> int:
         """Make all appended batches durable; see `Log.flush`."""
+        self._guard.check()
+        if self._producers.states.capture is not None:
+            await self._finish_snapshot()
         bounds, guard, epochs = self._bounds, self._guard, self._epochs.cache
         target, truncations, removals = bounds.log_end_offset, bounds.truncations, self._removals
         guard.check()
@@ -95,6 +100,13 @@ class LogDurability:
             bounds.flushed_to(target)
         self._last_flush_ms = self._clock.now_ms()
         return bounds.recovery_point
+
+    async def _finish_snapshot(self) -> None:
+        try:
+            await in_slices(self._producers.snapshot_steps(), self._clock)
+        except OSError as error:
+            self._guard.fail(error)
+            raise LogFailed(self._guard.directory, error) from error
 
     def flush_blocking(self) -> None:
         """Flush as `flush` does, blocking; for start and stop. Raises LogFailed."""

@@ -145,7 +145,7 @@ class Log:
         self.producers, self.snapshots = producers.states, producers.snapshots
         self.reader = LogReader(files, bounds, segments, guard)
         self.durability = durability = LogDurability(
-            files, clock, bounds, segments, history, producers.snapshots, guard, owner
+            files, clock, bounds, segments, history, producers, guard, owner
         )
         self.appender = LogAppender(
             config, clock, bounds, segments, history, producers, durability, guard, owner

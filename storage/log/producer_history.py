@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from runtime.clock import Clock
 from storage.log import recovery
@@ -14,7 +15,11 @@ from storage.log.guard import LogGuard
 from storage.log.producer_snapshots import ProducerSnapshots
 from storage.log.producers import NO_COORDINATOR_EPOCH, ProducerStates
 from storage.log.segment import Segment
+from storage.log.snapshot_capture import SnapshotCapture
 from storage.log.unstable import EndedTxn
+
+AT_ONCE_MAX: Final = 2_000
+"""Producers that a roll encodes at once: two milliseconds."""
 
 
 class ProducerHistory:
@@ -67,7 +72,33 @@ class ProducerHistory:
         """Write a snapshot, unless the state lacks its beginning: the next start would mistake such
         a snapshot for a complete one. Raises OSError."""
         if not self.lacks_beginning:
+            for _ in self.snapshot_steps():
+                pass
             self.snapshots.take(offset, self.states)
+
+    def begin_snapshot(self, offset: int) -> None:
+        """Take a snapshot as `take_snapshot`, but leave many producers to `snapshot_steps`.
+
+        While the previous snapshot is unfinished, none is begun: a crash then costs a longer
+        replay. Raises OSError.
+        """
+        states = self.states
+        if len(states) <= AT_ONCE_MAX:
+            self.take_snapshot(offset)
+        elif states.capture is None and not self.lacks_beginning:
+            states.capture = SnapshotCapture(offset, list(states))
+
+    def snapshot_steps(self) -> Iterator[None]:
+        """Finish the snapshot that is being encoded, in steps. The last one raises OSError."""
+        capture = self.states.capture
+        if capture is None:
+            return
+        content = yield from capture.steps()
+        # A truncation may have dropped it, or another caller may have finished it.
+        if self.states.capture is capture and not self._guard.closed:
+            self.states.capture = None
+            if not self.snapshots.reaches(capture.offset):
+                self.snapshots.write(capture.offset, content)
 
     def begin_with(self, beginning: Beginning) -> None:
         """Replace the state of an empty log that begins in the middle.
@@ -97,6 +128,8 @@ class ProducerHistory:
         """
         problems: list[str] = []
         end, unstable = self._bounds.log_end_offset, self.states.unstable
+        if self.states.capture is not None and self.states.capture.offset > end:
+            self.states.capture = None
         # A snapshot does not contain them.
         ended = [txn for txn in unstable.ended if txn.marker_offset < end]
         recovery.load_producers(
@@ -130,5 +163,6 @@ class ProducerHistory:
 
     def clear(self) -> None:
         """Remove the state and all snapshots. Raises OSError."""
+        self.states.capture = None
         self.snapshots.remove_above(-1)
         self.states.clear()

@@ -31,12 +31,19 @@ class ProducerSnapshots:
 
     def take(self, offset: int, producers: ProducerStates) -> None:
         """Write a snapshot of the state at `offset`, unless there is one at or above it."""
-        if self.offsets and self.offsets[-1] >= offset:
-            return
+        if not self.reaches(offset):
+            self.write(offset, producers.encode_snapshot())
+
+    def reaches(self, offset: int) -> bool:
+        """Return whether there is a snapshot at or above `offset`."""
+        return bool(self.offsets) and self.offsets[-1] >= offset
+
+    def write(self, offset: int, content: bytes | bytearray) -> None:
+        """Write the snapshot file of `offset`, which is above all others. Raises OSError."""
         file = self._files.open(self.path(offset), create=True)
         if file.size():
             file.truncate(0)
-        file.append(producers.encode_snapshot())
+        file.append(content)
         self.unflushed[offset] = file
         self.offsets.append(offset)
 

@@ -24,7 +24,7 @@ import struct
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from protocol.batch.control import ControlType, read_control_type, read_end_txn_marker
 from protocol.batch.header import (
@@ -42,6 +42,9 @@ from runtime.marks import mark
 from storage.log.errors import CorruptLog
 from storage.log.indexes import AbortedTxn
 from storage.log.unstable import UnstableTransactions
+
+if TYPE_CHECKING:
+    from storage.log.snapshot_capture import SnapshotCapture
 
 REMEMBERED_BATCHES: Final = 5
 EXPIRY_STEP: Final = 1_000
@@ -91,6 +94,9 @@ class Remembered(NamedTuple):
         ahead = (header.base_sequence - self.first_sequence) & _SEQUENCE_MASK
         behind = (self.first_sequence - header.base_sequence) & _SEQUENCE_MASK
         return ahead <= self.offset_delta or behind <= header.last_offset_delta
+
+
+_NO_BATCH: Final = Remembered(NO_SEQUENCE, NO_OFFSET, 0, 0)
 
 
 class EndMarker(NamedTuple):
@@ -190,12 +196,14 @@ class ProducerStates:
         is forgotten (`producer.id.expiration.ms`).
     """
 
-    __slots__ = ("_producers", "expiration_ms", "unstable")
+    __slots__ = ("_producers", "capture", "expiration_ms", "unstable")
 
     def __init__(self, expiration_ms: int) -> None:
         self.expiration_ms = expiration_ms
         self._producers: dict[int, ProducerState] = {}
         self.unstable = UnstableTransactions()
+        self.capture: SnapshotCapture | None = None
+        """A snapshot that is being encoded; producers are reported to it before they change."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -303,6 +311,8 @@ class ProducerStates:
         state = self._producers.get(producer_id)
         if state is None:
             state = self._producers[producer_id] = ProducerState(producer_id)
+        elif self.capture is not None:
+            self.capture.keep(state)
         if header.is_control:
             if marker is None:
                 return None
@@ -365,6 +375,8 @@ class ProducerStates:
         open_offsets = []
         for state in older:
             mine = self._producers.get(state.producer_id)
+            if mine is not None and self.capture is not None:
+                self.capture.keep(mine)
             if mine is None:
                 self._producers[state.producer_id] = state
                 if state.txn_first_offset is not None:
@@ -422,27 +434,9 @@ class ProducerStates:
 
     def encode_snapshot(self) -> bytes:
         """Encode the present state as Kafka's `.snapshot` file."""
-        parts = [b""]
-        for state in self._producers.values():
-            last = state.batches[-1] if state.batches else Remembered(NO_SEQUENCE, NO_OFFSET, 0, 0)
-            first = state.txn_first_offset
-            parts.append(
-                _entry.pack(
-                    state.producer_id,
-                    state.epoch,
-                    last.last_sequence,
-                    last.last_offset,
-                    last.offset_delta,
-                    state.last_timestamp_ms,
-                    state.coordinator_epoch,
-                    NO_OFFSET if first is None else first,
-                )
-            )
-        count = len(self._producers)
-        parts[0] = _head.pack(SNAPSHOT_VERSION, 0, count)
-        content = bytearray(b"".join(parts))
-        _head.pack_into(content, 0, SNAPSHOT_VERSION, crc32c(content[_CRC_COVERS_FROM:]), count)
-        return bytes(content)
+        content = SnapshotContent(len(self._producers))
+        content.add(map(encode_entry, self._producers.values()))
+        return bytes(content.finish())
 
     def load_snapshot(self, data: bytes, now_ms: int) -> None:
         """Replace the state with a snapshot's, without expired producers.
@@ -456,6 +450,45 @@ class ProducerStates:
         self.unstable.add(
             state.txn_first_offset for state in states if state.txn_first_offset is not None
         )
+
+
+def encode_entry(state: ProducerState) -> bytes:
+    """Encode one producer of a `.snapshot` file."""
+    last = state.batches[-1] if state.batches else _NO_BATCH
+    first = state.txn_first_offset
+    return _entry.pack(
+        state.producer_id,
+        state.epoch,
+        last.last_sequence,
+        last.last_offset,
+        last.offset_delta,
+        state.last_timestamp_ms,
+        state.coordinator_epoch,
+        NO_OFFSET if first is None else first,
+    )
+
+
+class SnapshotContent:
+    """The content of a `.snapshot` file, built in parts."""
+
+    __slots__ = ("_content", "_count", "_crc")
+
+    def __init__(self, count: int) -> None:
+        """Begin a file with `count` producers."""
+        self._count = count
+        self._content = bytearray(_head.pack(SNAPSHOT_VERSION, 0, count))
+        self._crc = crc32c(self._content[_CRC_COVERS_FROM:])
+
+    def add(self, entries: Iterable[bytes]) -> None:
+        """Append the encoded entries of the next producers."""
+        part = b"".join(entries)
+        self._content += part
+        self._crc = crc32c(part, self._crc)
+
+    def finish(self) -> bytearray:
+        """Write the checksum of all parts into the file's head. Returns: the content."""
+        _head.pack_into(self._content, 0, SNAPSHOT_VERSION, self._crc, self._count)
+        return self._content
 
 
 def decode_snapshot(data: bytes) -> list[ProducerState]:
