@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, TypeVar
 
 from broker.coordinators.coordinator_log import CoordinatorLog
 from broker.coordinators.group.config import GroupConfig
@@ -29,6 +29,7 @@ from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.schema import Response
 from protocol.transport.dispatch import RequestContext
 from runtime.clock import Clock
+from runtime.errors import InvariantViolated
 from runtime.metrics import Family, Kind
 from runtime.tasks import Supervisor
 
@@ -77,6 +78,9 @@ class GroupCoordinator:
 
     def new_shard(self, partition: int, leader_epoch: int) -> GroupShard:
         return GroupShard(self.config, self._new_uuid, self._topics)
+
+    def perform(self, partition: int, effects: Sequence[Any]) -> None:
+        raise InvariantViolated(f"decisions about groups have no effects: {effects}")
 
     def loaded(self, partition: int, shard: GroupShard) -> None:
         self.stale_offsets.loaded(partition, shard)

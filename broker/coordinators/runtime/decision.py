@@ -2,8 +2,8 @@
 
 A call of `decide_*` returns a `Decision`: records to append, the caller's reply, and answers to
 *other* callers whose waiting ends. The runtime appends the records, passes them to `Shard.apply`,
-and sends the reply when they are committed. Answers do not depend on the records and are sent at
-once.
+and sends the reply when they are committed. Answers and effects do not depend on the records and
+are carried out at once.
 
 Some decisions are only half done until their records are committed. They carry an event, which the
 runtime returns to the shard once it knows the outcome of the append.
@@ -45,6 +45,7 @@ class Decision(Generic[RecordT, EventT]):
     an instance of a subscripted alias would take longer to make.
 
     - `reply`: None if the caller has to wait for an Answer, or without a caller, as with timers.
+    - `effects`: requests to the coordinator that owns the shard, such as to write markers.
     - `on_failure`: makes the reply for a failed append. Its error code is already translated for
       clients of a coordinator. Without records, the decision relies on earlier appends: its reply
       waits until those are committed.
@@ -53,6 +54,7 @@ class Decision(Generic[RecordT, EventT]):
     reply: Response | None = None
     records: list[RecordT] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
+    effects: list[Any] = field(default_factory=list)
     event: EventT | None = None
     on_failure: FailedReply | None = None
 

@@ -80,6 +80,7 @@ class Executor(Generic[S]):
         name: kind of the coordinator, for logs.
         encode: returns the batch for the records of one decision; raises EncodeError.
         commit_timeout_ms: how long a caller waits for its records to be committed.
+        perform: gets the partition and the effects of a decision.
         on_lost: gets the slot after an append was lost, and the error code for waiting callers. It
             drops the slot.
     """
@@ -92,6 +93,7 @@ class Executor(Generic[S]):
         encode: Callable[[Sequence[Any]], LogBatch],
         clock: Clock,
         commit_timeout_ms: int,
+        perform: Callable[[int, Sequence[Any]], None],
         on_lost: Callable[[Slot[S], ErrorCode], None],
     ) -> None:
         self.callers = WaitingCallers()
@@ -100,6 +102,7 @@ class Executor(Generic[S]):
         self._encode = encode
         self._clock = clock
         self._commit_timeout_ms = commit_timeout_ms
+        self._perform = perform
         self._on_lost = on_lost
 
     def now(self) -> Now:
@@ -114,6 +117,8 @@ class Executor(Generic[S]):
         """Send the answers and append the records. Returns the reply, or a future for it."""
         shard = slot.loaded()
         self.callers.send(decision.answers)
+        if decision.effects:
+            self._perform(slot.partition, decision.effects)
         now = self.now()
         if not decision.records:
             if decision.on_failure is None or not slot.in_flight:

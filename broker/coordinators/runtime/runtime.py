@@ -61,6 +61,7 @@ class CoordinatorRuntime(Generic[S]):
             encode=encode,
             clock=clock,
             commit_timeout_ms=commit_timeout_ms,
+            perform=owner.perform,
             on_lost=self._lost,
         )
         self._name = name

@@ -79,6 +79,10 @@ class ShardOwner(Protocol[S]):
     def new_shard(self, partition: int, leader_epoch: int) -> S:
         """Return an empty shard of a partition that this broker leads in this epoch."""
 
+    def perform(self, partition: int, effects: Sequence[Any]) -> None:
+        """Carry out the effects of a decision. The shard is in service. The owner requests further
+        decisions only later, in another event-loop iteration."""
+
     def loaded(self, partition: int, shard: S) -> None:
         """Note that the shard is in service."""
 

@@ -95,6 +95,9 @@ class Owner:
     def new_shard(self, partition: int, leader_epoch: int) -> WordShard:
         return WordShard(leader_epoch)
 
+    def perform(self, partition: int, effects: Sequence[str]) -> None:
+        self.notices += effects
+
     def loaded(self, partition: int, shard: WordShard) -> None:
         self.notices.append("loaded")
 
@@ -201,3 +204,11 @@ async def test_walk_ends_with_the_service_of_its_shard(owner: Owner) -> None:
     owner.runtime.resigned(HOME, None)
     assert await walk is False
     assert list(words) == ["b", "c"]
+
+
+async def test_effects_of_a_decision_are_performed_before_its_append(owner: Owner) -> None:
+    slot = owner.runtime.slots[HOME]
+    owner.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    owner.runtime.executor.carry_out(slot, Decision(records=["a"], effects=["sent"]))
+    assert owner.notices == ["loaded", "sent"]
+    assert owner.shard.events == ["COORDINATOR_NOT_AVAILABLE"]
