@@ -1,4 +1,4 @@
-"""Decisions of the transaction coordinator as pure functions (KIP-98, KIP-360, KIP-890).
+"""Pure core of the transaction coordinator (KIP-98, KIP-360, KIP-890).
 
 Not wired yet: no API uses these modules.
 
@@ -7,7 +7,9 @@ Not wired yet: no API uses these modules.
 - `records.py`: its record in `__transaction_state`;
 - `init_producer.py`, `partitions.py`, `ending.py`, `time_limits.py`: decisions, each from the
   present value to an `Outcome` (`outcome.py`) that contains the next one;
-- `views.py`: DescribeTransactions and ListTransactions.
+- `views.py`: DescribeTransactions and ListTransactions;
+- `shard.py`: all transactional ids of a partition, as the runtime runs them: pending transitions,
+  `markers.py`, timeouts; its decisions and effects are in `decision.py`.
 
 Two numbers are called a transaction version. The *level* is the cluster's finalised feature
 `transaction.version`. It determines the version of the record, and aborts that the coordinator
