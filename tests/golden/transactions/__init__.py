@@ -1,0 +1,1 @@
+"""Values and transitions of transactional ids, recorded from Apache Kafka by a program in Java."""
