@@ -31,7 +31,8 @@ CLEANER = ORACLE
 PLACES = ("inside", "at", "behind")
 """Positions of the high watermark: in one of the closed segments, at the end of the last one, and
 behind it. In the first case the round ends with the segment before."""
-IN_CI = 14
+IN_CI = {1, 2, 3, 17, 25, 26, 35, 38, 42, 59}
+"""Seeds in CI; 42 and 59 have an emptied batch that ends at the high watermark."""
 SEEDS = range(1, 201)
 ROUNDS = 4
 HORIZON_MS = 100_000
@@ -183,7 +184,7 @@ def shape(log: Log, but: Container[int] = ()) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(n, marks=[pytest.mark.soak] if n > IN_CI else []) for n in SEEDS]
+    "seed", [pytest.param(n, marks=[pytest.mark.soak] if n not in IN_CI else []) for n in SEEDS]
 )
 @pytest.mark.parametrize("place", PLACES)
 async def test_kafkas_cleaner_leaves_what_ours_leaves(
