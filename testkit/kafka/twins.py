@@ -97,14 +97,8 @@ class KraftboxServer:
 
     def start(self) -> KraftboxServer:
         """Start and wait until it serves. Raises: NodeDidNotStart with its output."""
-        place = self.place
-        properties = place.directory / "server.properties"
-        command = [sys.executable, "-m", "kraftbox", "server", str(properties)]
-        command += ["--override", "kraftbox.http.listener=127.0.0.1:0"]
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        assert self._process.stdout is not None
+        self.begin()
+        assert self._process is not None and self._process.stdout is not None
         lines = []
         for line in self._process.stdout:
             lines.append(line)
@@ -112,6 +106,15 @@ class KraftboxServer:
                 return self
         self.stop()
         raise NodeDidNotStart("".join(lines))
+
+    def begin(self) -> None:
+        """Start the process without waiting."""
+        properties = self.place.directory / "server.properties"
+        command = [sys.executable, "-m", "kraftbox", "server", str(properties)]
+        command += ["--override", "kraftbox.http.listener=127.0.0.1:0"]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
 
     def stop(self) -> int:
         """Send SIGTERM and wait for a clean end. Returns: the exit code."""

@@ -222,7 +222,8 @@ async def leaders_at(port: int) -> list[int]:
 
 def other_place(folder: Path, like: NodeProcess) -> NodeDirectory:
     """Return a combined node with the broker id and the port of a node of A."""
-    place = NodeDirectory(folder, {"node.id": str(like.id), "auto.create.topics.enable": "false"})
+    settings = {"node.id": str(like.id), "log.cleaner.dedupe.buffer.size": "4194304"}
+    place = NodeDirectory(folder, {**settings, "auto.create.topics.enable": "false"})
     for key in ("listeners", "advertised.listeners"):
         place.settings[key] = place.settings[key].replace(f":{place.port},", f":{like.port},")
     place.port = like.port
