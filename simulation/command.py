@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from queue import SimpleQueue
+from textwrap import wrap
 from typing import Any
 
+from runtime.config.tables import NODE_KEYS
 from simulation.coverage import coverage_lines
 from simulation.faults import KINDS
 from simulation.find import Find, schedule_of
@@ -26,11 +28,16 @@ from simulation.shapes.shape import BadShape, LinkShape, Shape
 from simulation.shrink import Verdict, shrink, words
 from simulation.story import Story
 from simulation.swarm import Broken, RunOutcome, Stopped, SwarmWorld, run
+from simulation.ticker import Ticker
 from simulation.views import Moment, Until
 from simulation.world.cluster import NodeLife
 
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+"""Other versions order some callbacks differently: a seed then has another trace."""
 HELD, BROKEN, MISUSE, INTERRUPTED = 0, 1, 2, 130
 LINES_TOLD = 40
+SETTINGS_WIDTH = 100
+INDENT = "    "
 SEED_BITS = 31
 
 Kinds = tuple[str, ...] | None
@@ -61,8 +68,7 @@ class Options:
 def main(options: Options) -> int:
     """Run the command. Returns: the exit code: 0 every promise held, 1 one broke, 2 wrong usage."""
     if options.show_kinds:
-        for name, kind in KINDS.items():
-            print(f"{name:<14} {kind.family:<8} {kind.text}")
+        _show_kinds(as_json=options.as_json)
         return HELD
     try:
         kinds = _kinds(options.faults)
@@ -79,6 +85,19 @@ def main(options: Options) -> int:
     except BadShape as error:
         sys.stderr.write(f"kraftbox: {error}\n")
         return MISUSE
+
+
+def _show_kinds(*, as_json: bool) -> None:
+    if as_json:
+        kinds = [
+            {"fault": name, "family": kind.family, "what": kind.text}
+            for name, kind in KINDS.items()
+        ]
+        print(json.dumps(kinds))
+        return
+    width = max(map(len, KINDS))
+    for name, kind in KINDS.items():
+        print(f"{name:<{width}} {kind.family:<8} {kind.text}")
 
 
 def _check(options: Options) -> None:
@@ -140,16 +159,25 @@ def _chosen(options: Options, seed: int, kinds: Kinds) -> tuple[Schedule, str]:
 def _kinds(text: str | None) -> Kinds:
     if text is None:
         return None
-    kinds = tuple(one.strip() for one in text.split(","))
-    for one in kinds:
-        if one not in KINDS:
+    # `kraftbox chaos` writes power-cut.
+    spelled = {name.replace(" ", "-").replace("_", "-"): name for name in KINDS}
+    kinds = []
+    for one in (one.strip() for one in text.split(",")):
+        kind = spelled.get(one.replace(" ", "-").replace("_", "-"))
+        if kind is None:
             raise BadShape(f"--faults: unknown kind {one!r}; allowed are {', '.join(KINDS)}")
-    return kinds
+        kinds.append(kind)
+    return tuple(kinds)
 
 
 def _replay(seed: int, faults: str | None, *, tiered: bool) -> str:
     chosen = "" if faults is None else f" --faults '{faults}'"
     return f"--seed {seed}{chosen}{' --tiered' if tiered else ''}"
+
+
+def _command(replay: str) -> str:
+    """Return the command that repeats a run: the trace depends on the version of Python, too."""
+    return f"kraftbox sim {replay}  # Python {PYTHON}"
 
 
 # --- one ------------------------------------------------------------------------------------------
@@ -175,10 +203,24 @@ def _one(schedule: Schedule, replay: str, options: Options) -> int:
         print("\n".join(lines))
     if options.show:
         path = options.out or Path(f"sim-{schedule.seed}.html")
-        _write(path, page(story, list(_shape_lines(schedule)), f"kraftbox sim {replay}"))
+        _write(path, page(story, list(_shape_lines(schedule)), _command(replay)))
         print(f"page: {path.resolve()}")
-    print(f"trace {outcome.trace}")
+    print(verdict(outcome))
+    print(trace_line(outcome))
     return code
+
+
+def verdict(outcome: RunOutcome) -> str:
+    """Return the verdict of one run in words."""
+    took, drawn = sum(outcome.took_effect.values()), sum(outcome.drawn.values())
+    seed, broken = outcome.schedule.seed, outcome.broken
+    what = "held" if broken is None else f"broke {broken.code} at {broken.at_s:.3f} s"
+    return f"seed {seed} {what}: {took} of {drawn} faults took effect"
+
+
+def trace_line(outcome: RunOutcome) -> str:
+    """Return the trace's name: its hash and the version of Python that it belongs to."""
+    return f"trace {PYTHON}-{outcome.trace}"
 
 
 def told(schedule: Schedule) -> tuple[RunOutcome, Story]:
@@ -189,8 +231,9 @@ def told(schedule: Schedule) -> tuple[RunOutcome, Story]:
         narrators.append(Narrator(world))
         return narrators[0]
 
-    outcome = run(schedule, watchers=[narrate])
+    outcome = run(schedule, watchers=[narrate, Ticker])
     story = narrators[0].story
+    story.faults_drawn = sum(outcome.drawn.values())
     if outcome.broken is not None and story.broken is None:
         story.broken = outcome.broken.words  # found after the end of the run
     return outcome, story
@@ -235,7 +278,15 @@ def _shape_lines(schedule: Schedule) -> Iterator[str]:
             f"  topic {topic.name}: {topic.partitions} partitions, "
             f"{topic.replication_factor} replicas, {_pairs(topic.configs)}"
         )
-    yield f"  settings: {_pairs(shape.settings)}"
+    changed = {
+        key: value
+        for key, value in shape.settings.items()
+        if key not in NODE_KEYS or NODE_KEYS[key].format(NODE_KEYS[key].default) != value
+    }
+    yield "  settings unlike the default:"
+    yield from wrap(
+        _pairs(changed), SETTINGS_WIDTH, initial_indent=INDENT, subsequent_indent=INDENT
+    )
     link, disk = shape.link, shape.disk
     yield f"  links {_link(link)}"
     for node in shape.nodes:
@@ -269,7 +320,7 @@ def broken_lines(outcome: RunOutcome, replay: str, story: Sequence[str]) -> list
         *story,
         "",
         f"BROKEN {broken.code} at {broken.at_s:.6f} s: {broken.plain}",
-        f"replay: kraftbox sim {replay}",
+        f"replay: {_command(replay)}",
         f"look:   kraftbox sim {replay} --show | --until broken | --shrink",
     ]
 
@@ -280,6 +331,7 @@ def as_document(outcome: RunOutcome) -> dict[str, Any]:
     return {
         "seed": outcome.schedule.seed,
         "trace": outcome.trace,
+        "python": PYTHON,
         "broken": None if broken is None else vars(broken),
         "virtual_s": outcome.virtual_s,
         "drawn": outcome.drawn,

@@ -34,6 +34,7 @@ class Narrator:
     def __init__(self, world: SwarmWorld) -> None:
         self._world = world
         self.story = Story(f"seed {world.schedule.seed}")
+        self.story.nodes = [one.node_id for one in world.schedule.shape.nodes]
         self._machines: dict[int, tuple[int, str]] = {}
         self._quorums: dict[int, tuple[str, int]] = {}
         self._active: dict[int, bool] = {}

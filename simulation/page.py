@@ -7,10 +7,11 @@ a lane, with the buttons, and by dragging. The page opens at a broken promise.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from audit.report.html import PALETTE, STYLE
+from audit.report.html import OTHER_FILLS, PALETTE, STYLE
 from audit.report.svg import (
     LABEL_WIDTH,
     RIGHT_MARGIN,
@@ -21,11 +22,15 @@ from audit.report.svg import (
     Span,
     TimeAxis,
     lanes,
+    leader_style,
     legend,
+    patterns,
+    picture,
 )
 from simulation.messages import Message
 from simulation.story import Answered, Entry, FaultSpan, Story
 
+TICKS_HEIGHT = 24
 NEAR_MS = 1500
 """Milliseconds before a broken promise that are first visible."""
 MARK_STYLES = {
@@ -58,21 +63,31 @@ OWN_STYLE = """
 .message.lost { stroke: var(--bad); }
 .message:hover { stroke-width: 3; opacity: 1; }
 #lanes { position: sticky; top: 0; z-index: 1; max-height: 62vh; overflow: auto; }
-#lanes path, #lanes rect, tr[data-t] { cursor: pointer; }
+#axis { position: sticky; top: 0; z-index: 1; background: var(--card); }
+#rows path, #rows rect, tr[data-t] { cursor: pointer; }
 .cursor { stroke: var(--bad); stroke-width: 1.5; }
 tr.here { background: color-mix(in srgb, var(--warn) 25%, transparent); }
 td.at { white-space: nowrap; font-variant-numeric: tabular-nums; text-align: right; }
 .tools { margin: 8px 0; display: flex; gap: 6px; flex-wrap: wrap; align-items: center; }
 """
 SCRIPT = """
-const svg = document.querySelector('#lanes svg'), LEFT = %(left)d, RIGHT = %(right)d;
+const svg = document.querySelector('#rows svg'), LEFT = %(left)d, RIGHT = %(right)d;
 const BEGIN = %(begin)d, END = %(end)d, NS = 'http://www.w3.org/2000/svg';
 const share = (RIGHT - LEFT) / (END - BEGIN);
 const toMs = x => BEGIN + (x - LEFT) / share;
-const height = svg.viewBox.baseVal.height - 26;
+const height = svg.viewBox.baseVal.height;
+const ticks = document.querySelector('#axis svg');
 const bars = [...svg.querySelectorAll('rect')].map(el => {
   const x = +el.getAttribute('x');
   return {el, begin: toMs(x), end: toMs(x + +el.getAttribute('width'))};
+});
+svg.querySelectorAll('text.inside').forEach(el => el.remove());
+const names = bars.filter(one => one.el.getAttribute('class').startsWith('fault')).map(one => {
+  const el = document.createElementNS(NS, 'text'), text = one.el.textContent;
+  el.setAttribute('class', 'inside');
+  el.setAttribute('y', +one.el.getAttribute('y') + 11);
+  one.el.after(el);
+  return {el, bar: one, text: text.slice(text.indexOf(': ') + 2)};
 });
 const points = [...svg.querySelectorAll('path')].map(el => {
   const x = +el.getAttribute('d').slice(1).split(' ')[0];
@@ -83,7 +98,7 @@ const messages = [...svg.querySelectorAll('.message')].map(el => {
 });
 const rows = [...document.querySelectorAll('tr[data-t]')];
 const axis = document.createElementNS(NS, 'g');
-svg.querySelectorAll('.grid, .tick').forEach(el => el.remove());
+document.querySelectorAll('#lanes .grid').forEach(el => el.remove());
 svg.insertBefore(axis, svg.firstChild);
 let view = [BEGIN, END], here = null;
 function add(parent, name, values, text) {
@@ -101,6 +116,13 @@ function draw() {
     one.el.setAttribute('x', left);
     one.el.setAttribute('width', Math.max(1, right - left));
   }
+  for (const one of names) {
+    const left = Math.max(LEFT, toX(one.bar.begin)), right = Math.min(RIGHT, toX(one.bar.end));
+    const room = Math.floor((right - left - 6) / 6.5);
+    const cut = one.text.length > room ? one.text.slice(0, room - 1) + '…' : one.text;
+    one.el.textContent = room < 4 ? '' : cut;
+    one.el.setAttribute('x', (left + right) / 2);
+  }
   for (const one of points) {
     const x = toX(one.at);
     one.el.style.display = x < LEFT || x > RIGHT ? 'none' : '';
@@ -113,12 +135,13 @@ function draw() {
     one.el.setAttribute('x2', arrived);
   }
   axis.replaceChildren();
+  ticks.querySelectorAll('.tick').forEach(el => el.remove());
   const rough = (to - from) / 8, ten = Math.pow(10, Math.floor(Math.log10(rough)));
   const step = [1, 2, 5, 10].map(n => n * ten).find(n => n >= rough);
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
     const x = toX(at);
     add(axis, 'line', {class: 'grid', x1: x, y1: 0, x2: x, y2: height});
-    add(axis, 'text', {class: 'tick', x, y: height + 16}, +(at / 1000).toFixed(6) + ' s');
+    add(ticks, 'text', {class: 'tick', x, y: 16}, +(at / 1000).toFixed(6) + ' s');
   }
   svg.querySelectorAll('.cursor').forEach(el => el.remove());
   if (here !== null && here >= from && here <= to) {
@@ -192,8 +215,9 @@ def page(story: Story, about: Sequence[str], replay: str) -> str:
     told = story.tell()
     axis = _axis(story, told)
     rows = rows_of(story, axis)
-    picture = lanes(axis, rows, story.title)
-    picture = picture.replace("</svg>", "".join(arrows(story.messages, rows, axis)) + "</svg>")
+    drawn = lanes(axis, rows, story.title)
+    drawn = drawn.replace("</svg>", "".join(arrows(story.messages, rows, axis)) + "</svg>")
+    ticks = picture(TICKS_HEIGHT, axis.ticks(), "virtual seconds")
     script = SCRIPT % {
         "left": LABEL_WIDTH,
         "right": WIDTH - RIGHT_MARGIN,
@@ -206,10 +230,10 @@ def page(story: Story, about: Sequence[str], replay: str) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(story.title)}</title>"
-        f"<style>{STYLE}{colours}{OWN_STYLE}</style></head><body>"
+        f"<style>{STYLE}{colours}{OWN_STYLE}</style></head><body>{patterns(OTHER_FILLS)}"
         f"{_head(story, about, replay)}"
-        f'<figure id="lanes">{picture}</figure>'
-        f"{_legend()}{_table(told)}<script>{script}</script></body></html>\n"
+        f'<figure id="lanes"><div id="axis">{ticks}</div><div id="rows">{drawn}</div></figure>'
+        f"{_legend(story.nodes)}{_table(told)}<script>{script}</script></body></html>\n"
     )
 
 
@@ -219,25 +243,49 @@ def _axis(story: Story, told: Sequence[Entry]) -> ExactAxis:
 
 
 class ExactAxis(TimeAxis):
-    """As the audit's axis, without rounding, since a script enlarges the coordinates."""
+    """As the audit's axis, without rounding, since a script enlarges the coordinates.
+
+    It shows virtual seconds. Their text is a picture of its own, which stays in view.
+    """
 
     def x(self, at_ms: float) -> float:
         share = (at_ms - self.begin_ms) / (self.end_ms - self.begin_ms)
         plot = WIDTH - LABEL_WIDTH - RIGHT_MARGIN
         return round(LABEL_WIDTH + min(max(share, 0.0), 1.0) * plot, 5)
 
+    def draw(self, height: float) -> str:
+        """Return grid lines over `height`."""
+        return "".join(
+            f'<line class="grid" x1="{self.x(at)}" y1="0" x2="{self.x(at)}" y2="{height}"/>'
+            for at in self._at_ms()
+        )
+
+    def ticks(self) -> str:
+        """Return the times of the grid lines."""
+        return "".join(
+            f'<text class="tick" x="{self.x(at)}" y="16">{at / 1000:g} s</text>'
+            for at in self._at_ms()
+        )
+
+    def _at_ms(self) -> Iterator[int]:
+        rough = (self.end_ms - self.begin_ms) / 8
+        ten: int = 10 ** max(0, len(str(int(rough))) - 1)
+        step = next(n * ten for n in (1, 2, 5, 10) if n * ten >= rough)
+        return iter(range(-(-self.begin_ms // step) * step, self.end_ms + 1, step))
+
 
 def _head(story: Story, about: Sequence[str], replay: str) -> str:
-    facts = "".join(f'<p class="soft">{escape(one)}</p>' for one in about)
+    lines = "".join(f'<p class="soft">{escape(one)}</p>' for one in about)
+    facts = f"<details><summary>The cluster and its settings</summary>{lines}</details>"
     if story.broken is None:
-        verdict = '<p class="verdict">Every promise held.</p>'
+        verdict = f'<p class="verdict">{escape(effects(story))}: every promise held.</p>'
     else:
         verdict = (
             f'<p class="verdict broken">At {story.ends_s:.6f} s broke: {escape(story.broken)}</p>'
         )
     first = "" if story.broken is None else '<button id="first">the broken promise</button>'
     return (
-        f"<h1>{escape(story.title)}</h1>{facts}{verdict}"
+        f"<h1>{escape(story.title)}</h1>{verdict}{facts}"
         f"<p>Play it again: <code>{escape(replay)}</code></p>"
         f'<p class="tools">{first}<button id="whole">the whole run</button>'
         '<button id="in">in</button><button id="out">out</button>'
@@ -247,29 +295,39 @@ def _head(story: Story, about: Sequence[str], replay: str) -> str:
     )
 
 
-def _legend() -> str:
-    return legend(
-        [
-            ("up", "up"),
-            ("closing", "boots, or no answer"),
-            ("paused", "stands still"),
-            ("down", "off, or refused"),
-            ("role-follower", "follows"),
-            ("role-candidate", "stands for election"),
-            ("none", "no leader"),
-            ("kind-isr", "answered"),
-            ("fault", "fault"),
-            ("fault-off", "fault without effect"),
-            ("m-election", "election"),
-            ("m-isr", "ISR"),
-            ("m-elr", "ELR"),
-            ("m-cut", "truncation"),
-            ("lossy", "lossy election, or broken promise"),
-        ]
-    ) + (
-        '<p class="soft">Who leads, in the colour of the node: the same in all lanes. '
-        "A line between nodes is a request that is not asked all the time: a vote, an ISR, a "
-        "registration, a question about logs; a red one never arrived.</p>"
+def effects(story: Story) -> str:
+    """Return how many of the faults took effect."""
+    took = sum(one.effect is True for one in story.faults)
+    return f"{took} of {max(story.faults_drawn, len(story.faults))} faults took effect"
+
+
+def _legend(nodes: Iterable[int]) -> str:
+    return (
+        legend((leader_style(one), f"node {one}") for one in nodes)
+        + legend(
+            [
+                ("up", "up"),
+                ("closing", "boots, or no answer"),
+                ("paused", "stands still"),
+                ("down", "off, or refused"),
+                ("role-follower", "follows"),
+                ("role-candidate", "stands for election"),
+                ("none", "no leader"),
+                ("kind-isr", "answered"),
+                ("fault", "fault"),
+                ("fault-off", "fault without effect"),
+                ("m-election", "election"),
+                ("m-isr", "ISR"),
+                ("m-elr", "ELR"),
+                ("m-cut", "truncation"),
+                ("lossy", "lossy election, or broken promise"),
+            ]
+        )
+        + (
+            '<p class="soft">A lane of a partition, or of the quorum, has the colour of the '
+            "leading node. A line between nodes is a rare request: a vote, an ISR change, a "
+            "registration, a query of logs. A red line never arrived.</p>"
+        )
     )
 
 
@@ -359,7 +417,8 @@ def fault_lanes(faults: Iterable[FaultSpan], axis: TimeAxis) -> list[Lane]:
         begin_ms = int(one.begin_s * 1000)
         end_ms = axis.end_ms if one.end_s is None else int(one.end_s * 1000)
         effect = "" if one.effect is not False else ", without effect"
-        span = Span(begin_ms, end_ms, FAULT_STYLES[one.effect], f"{one.name}: {one.text}{effect}")
+        title = f"{one.name}: {one.text}{effect}"
+        span = Span(begin_ms, end_ms, FAULT_STYLES[one.effect], title, one.text)
         free = next((lane for lane in found if lane[-1].end_ms <= begin_ms), None)
         if free is None:
             found.append([span])
@@ -369,12 +428,13 @@ def fault_lanes(faults: Iterable[FaultSpan], axis: TimeAxis) -> list[Lane]:
 
 
 def _answer_lanes(answers: Iterable[Answered]) -> list[Lane]:
+    """Return one lane for each client; the connections of a pipeline (`NAME/NUMBER`) share one."""
     by_client: dict[str, list[Span]] = {}
     for one in answers:
         style = ANSWER_STYLES.get(one.answer, ANSWER_STYLES.get(one.answer[:1], "down"))
         title = f"{one.what} {one.partition}: {one.answer}, {one.times} times"
         span = Span(int(one.begin_s * 1000), int(one.end_s * 1000), style, title)
-        by_client.setdefault(one.client, []).append(span)
+        by_client.setdefault(re.sub(r"/\d+$", "", one.client), []).append(span)
     return [Lane(f"client {name}", spans) for name, spans in by_client.items()]
 
 

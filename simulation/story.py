@@ -67,6 +67,10 @@ class Story:
     """Messages that are drawn between lanes; they are not in the text."""
     broken: str | None = None
     ends_s: float = 0.0
+    nodes: list[int] = field(default_factory=list)
+    """The IDs of all nodes, for a legend of their colours."""
+    faults_drawn: int = 0
+    """The number of faults in the schedule, also of those that the run did not reach."""
 
     def tell(self) -> list[Entry]:
         """Return all entries in order, including faults and responses to clients."""

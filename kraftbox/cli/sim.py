@@ -97,7 +97,8 @@ def sim(
     """Run simulated clusters of this program's own code, with faults, and check their promises.
 
     A seed determines the cluster, its settings, faults and clients; the same seed gives the same
-    trace on every machine. Exit code 0: every promise held; 1: one broke; 2: wrong usage.
+    trace on every machine with the same version of Python. Exit code 0: every promise held; 1: one
+    broke; 2: wrong usage.
     """
     from simulation import command
 

@@ -36,8 +36,9 @@ from simulation.shapes.shape import (
     Shape,
     TopicShape,
 )
-from simulation.story import Entry, FaultSpan, Story, grouped
+from simulation.story import Answered, Entry, FaultSpan, Story, grouped
 from simulation.swarm import run
+from simulation.ticker import Ticker
 from simulation.views import Moment
 
 pytestmark = pytest.mark.sim
@@ -219,6 +220,67 @@ def test_the_page_has_a_lane_for_each_node_partition_replica_fault_and_client(
     assert expected <= set(labels)
     assert labels.index("faults 1") < labels.index("node-1") < labels.index("t0-0")
     assert labels[-1].startswith("client ")
+
+
+def by_hand() -> Story:
+    """Return a story with every style of state, two faults, and a pipeline of three connections."""
+    story = Story("x", ends_s=9.0, nodes=[1, 2, 13])
+    styles = ("closing", "up", "paused", "down")
+    story.entries = [
+        Entry(1.0 + number, number, "node-1", "life", style, style)
+        for number, style in enumerate(styles)
+    ]
+    story.faults = [
+        FaultSpan("e0", "kill on node 1", 1.0, 1, 8.0, effect=True),
+        FaultSpan("e1", "pause on node 2", 2.0, 2, 3.0, effect=False),
+    ]
+    story.answers = [
+        Answered(f"plain pipeline 0/{number}", "send", "t0-0", answer, number, number + 1, 1, 0)
+        for number, answer in enumerate(("ok", "? lost", "refused"))
+    ]
+    return story
+
+
+def test_page_defines_each_fill_that_it_uses() -> None:
+    """Dead and booting nodes were drawn as nothing: their patterns were not in the page."""
+    text = page(by_hand(), [], "")
+    used = set(re.findall(r"url\(#([^)]+)\)", text))
+    assert {"p-down", "p-closing"} <= used <= set(re.findall(r'id="([^"]+)"', text))
+
+
+def test_page_has_one_lane_for_the_connections_of_a_pipeline() -> None:
+    lanes = [one for one in rows_of(by_hand(), ExactAxis(0, 9000)) if "client" in one.label]
+    assert [one.label for one in lanes] == ["client plain pipeline 0"]
+    assert len(lanes[0].spans) == 3
+
+
+def test_page_has_times_above_the_lanes_and_names_of_faults_in_their_bars() -> None:
+    text = page(by_hand(), [], "")
+    axis, _, rows = text.partition('<div id="rows">')
+    assert re.findall(r'class="tick"[^>]*>([^<]+)<', axis)[:3] == ["2 s", "4 s", "6 s"]
+    assert 'class="tick"' not in rows.partition("</svg>")[0] and 'class="grid"' in rows
+    assert re.search(r'class="inside"[^>]*>kill on node 1<', rows)
+
+
+def test_page_names_the_colour_of_each_node_and_folds_the_settings() -> None:
+    text = page(by_hand(), ["settings: a=b"], "")
+    keys = re.findall(r'<rect class="(b\d+)"[^>]*/></svg>([^<]+)<', text)
+    assert keys == [("b1", "node 1"), ("b2", "node 2"), ("b1", "node 13")]
+    assert "1 of 2 faults took effect: every promise held." in text
+    assert text.index('class="verdict"') < text.index("<details>") < text.index("settings: a=b")
+    assert text.index("settings: a=b") < text.index("</details>")
+
+
+def test_progress_line_has_virtual_time_and_faults() -> None:
+    schedule = three_brokers(quiet_from_ms=300)
+    lines: list[str] = []
+
+    class Reading(Ticker):
+        def finish(self, broken: object) -> None:
+            lines.append(self.line())
+
+    outcome = run(schedule, watchers=[Reading])
+    assert lines == [f"seed {SEED}: {outcome.virtual_s:.1f} virtual seconds, 0 of 0 faults"]
 
 
 def test_rare_requests_are_drawn_between_nodes(killed: Story) -> None:

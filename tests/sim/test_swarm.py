@@ -171,6 +171,14 @@ def test_wrong_usage(tmp_path: Path) -> None:
     assert command.main(Options(schedule="none.json", seed=1)) == command.MISUSE
 
 
+def test_kinds_of_faults_are_accepted_as_chaos_spells_them_and_listed_as_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command._kinds("power-cut, kill") == ("power cut", "kill")
+    assert command.main(Options(show_kinds=True, as_json=True)) == command.HELD
+    assert "power cut" in [one["fault"] for one in json.loads(capsys.readouterr().out)]
+
+
 def test_a_schedule_is_played_from_a_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,7 +186,9 @@ def test_a_schedule_is_played_from_a_file(
     path = tmp_path / "one.json"
     path.write_text(json.dumps(drawn.to_json()))
     assert command.main(Options(schedule=str(path))) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"trace {run(drawn).trace}"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2] == f"seed {drawn.seed} held: 0 of 0 faults took effect"
+    assert lines[-1] == f"trace {command.PYTHON}-{run(drawn).trace}"
 
 
 @pytest.mark.rest
