@@ -19,6 +19,7 @@ from kraftbox.launcher.addresses import NAMESPACES, Network
 from kraftbox.launcher.links import Link, LinkRule
 from kraftbox.launcher.place import ClusterPlace
 from kraftbox.launcher.router import NetworkControl
+from kraftbox.testing import ClusterError, KafkaCluster
 from testkit.processes.local_cluster import COMMAND
 
 pytestmark = [
@@ -71,6 +72,28 @@ def test_links_are_cut_and_healed_and_nothing_is_left(place: ClusterPlace) -> No
     assert not list(NAMESPACES.glob(f"kbx{network.number}-*"))
     assert not Path("/sys/class/net", network.device).exists()
     assert not place.root.joinpath("network").exists()
+
+
+def test_link_of_the_test_api_is_cut_and_healed() -> None:
+    """A cut is healed by the link itself, or with everything else by `heal`."""
+    with KafkaCluster.start(isolate=True) as cluster:
+        topic = cluster.create_topic()
+        link = cluster.link(1, "clients")
+        link.slow(5.0, jitter_ms=1.0)
+        cluster.produce(topic, "slowly")
+        for heal in (link.heal, cluster.heal):
+            link.cut()
+            with pytest.raises(ClusterError):
+                cluster.produce(topic, "lost", timeout_s=0.3)
+            heal()
+            cluster.produce(topic, "whole")
+        assert not cluster.is_linked
+        values = [record.value for record in cluster.consume(topic)]
+        assert values[0] == b"slowly" and values.count(b"whole") == 2
+        with pytest.raises(ClusterError, match="unknown node 7; known: 1 and clients"):
+            cluster.link(1, 7).cut()
+        with pytest.raises(ClusterError, match="both ends are 1"):
+            cluster.link(1, 1).cut()
 
 
 def test_a_cluster_keeps_its_network_and_one_without_gets_none(place: ClusterPlace) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from unittest import mock
 
 import pytest
 
@@ -128,3 +129,22 @@ async def test_an_empty_group_takes_commits_without_a_member() -> None:
         async with member(client) as one:
             await read(one, 1)
             assert one.positions == {("t", 0): 1, ("t", 1): 1}
+
+
+async def test_partition_without_committed_offset_needs_no_leader_to_join() -> None:
+    """A leaderless partition must not cost a member its place: its start is found in `poll`."""
+    async with topic(2, 1) as (client, _):
+        asked: list[int] = []
+
+        async def list_offset(*_: object, **__: object) -> None:
+            asked.append(1)
+            raise AssertionError("a leader was asked")
+
+        with mock.patch.object(client, "list_offset", list_offset):
+            one = member(client)
+            await one.join()
+            assert one.positions == {("t", 0): EARLIEST, ("t", 1): EARLIEST}
+            await one.commit()
+        assert asked == [] and await committed(client, GROUP) == {}
+        assert sorted(found.partition for found in await read(one, 2)) == [0, 1]
+        await one.close()

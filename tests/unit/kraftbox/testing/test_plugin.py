@@ -189,3 +189,17 @@ def test_plugin_heals_cluster_after_each_test_unless_mark_forbids_it(pytester):
         "healed: node 1, paused by test_heal.py::test_finds_it (heal=False)",
         "healed: node 2, killed by test_heal.py::test_leaves_it (heal=False)",
     ]
+
+
+def test_error_of_the_cluster_has_its_public_name_and_no_frame_of_ours(pytester):
+    pytester.makepyfile(
+        """
+        from kraftbox.testing import KafkaCluster
+
+        def test_it():
+            KafkaCluster.attach("nowhere")
+        """
+    )
+    told = pytester.runpytest_inprocess(*QUIET).stdout.str()
+    assert "kraftbox.testing.ClusterError: no answer from the cluster in" in told
+    assert "kraftbox/testing/" not in told and "test_it" in told
