@@ -278,7 +278,7 @@ def _head(story: Story, about: Sequence[str], replay: str) -> str:
     lines = "".join(f'<p class="soft">{escape(one)}</p>' for one in about)
     facts = f"<details><summary>The cluster and its settings</summary>{lines}</details>"
     if story.broken is None:
-        verdict = f'<p class="verdict">{escape(effects(story))}: every promise held.</p>'
+        verdict = f'<p class="verdict">Every promise held: {escape(effects(story))}.</p>'
     else:
         verdict = (
             f'<p class="verdict broken">At {story.ends_s:.6f} s broke: {escape(story.broken)}</p>'

@@ -266,7 +266,7 @@ def test_page_names_the_colour_of_each_node_and_folds_the_settings() -> None:
     text = page(by_hand(), ["settings: a=b"], "")
     keys = re.findall(r'<rect class="(b\d+)"[^>]*/></svg>([^<]+)<', text)
     assert keys == [("b1", "node 1"), ("b2", "node 2"), ("b1", "node 13")]
-    assert "1 of 2 faults took effect: every promise held." in text
+    assert "Every promise held: 1 of 2 faults took effect." in text
     assert text.index('class="verdict"') < text.index("<details>") < text.index("settings: a=b")
     assert text.index("settings: a=b") < text.index("</details>")
 
