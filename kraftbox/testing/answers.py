@@ -13,7 +13,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from client.admin import Admin
-from client.cluster_client import EARLIEST, LATEST, REQUEST_TIMEOUT_MS, ClusterClient
+from client.cluster_client import (
+    EARLIEST,
+    LATEST,
+    REQUEST_TIMEOUT_MS,
+    ClusterClient,
+    Produced,
+)
 from client.consumer import Consumer
 from client.errors import check
 from client.leaders import TopicPartition
@@ -22,7 +28,8 @@ from client.partitioner import partition_of
 from client.producer import IdempotentProducer, NotProduced
 from client.retries import Deadline
 from client.visible_records import Received
-from kraftbox.cli.output import CommandFailed
+from kraftbox.cli.output import CommandFailed, say_error
+from kraftbox.cli.waiting import NOTICE_S, noticed, waiting_text
 from kraftbox.testing import operations
 from kraftbox.testing.cluster import no_partition
 from protocol.batch.records import Record
@@ -112,21 +119,33 @@ async def produce(client: ClusterClient, question: Question) -> list[list[Any]]:
         request_timeout_ms=min(REQUEST_TIMEOUT_MS, deadline.left_ms),
     )
     async with producer:
-        sent = {
+        sent: dict[int, asyncio.Future[Produced]] = {
             index: producer.send(name, index, [record for _, record in entries])
             for index, entries in by_partition.items()
         }
+        notice = asyncio.get_running_loop().call_later(NOTICE_S, _say_waiting, client, name, sent)
         for index, future in sent.items():
             try:
                 produced = await future
             except NotProduced as error:
+                notice.cancel()
                 raise CommandFailed(f"{name}-{index}: {error}") from None
             for delta, (place, one) in enumerate(by_partition[index]):
                 stamp = one.timestamp if produced.log_append_time_ms < 0 else 0
                 at_ms = stamp or produced.log_append_time_ms
                 offset = produced.base_offset + delta
                 rows[place] = [one.key, one.value, one.headers, index, offset, at_ms]
+        notice.cancel()
     return [rows[place] for place in sorted(rows)]
+
+
+def _say_waiting(
+    client: ClusterClient, topic: str, sent: Mapping[int, asyncio.Future[Produced]]
+) -> None:
+    """Print for which leaders the batches wait that have no acknowledgement yet."""
+    for index, future in sent.items():
+        if not future.done():
+            say_error(waiting_text(client.cache, (topic, index)))
 
 
 async def begin_reading(client: ClusterClient, question: Question) -> dict[str, Any]:
@@ -143,7 +162,8 @@ async def begin_reading(client: ClusterClient, question: Question) -> dict[str, 
             raise CommandFailed(no_partition(name, chosen, len(partitions)))
         partitions = [(name, chosen)]
     wait_ms = deadline.left_ms if question["to_end"] else 0.0
-    led = await led_partitions(client, partitions, wait_ms)
+    async with noticed(f"waiting for leaders of {name}"):
+        led = await led_partitions(client, partitions, wait_ms)
     leaderless = [index for _, index in partitions if (name, index) not in led]
     if not question["to_end"]:
         positions = [[index, EARLIEST] for _, index in partitions]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,8 @@ T = TypeVar("T")
 
 WAIT_S = 30.0
 POLL_S = 0.02
+NOTICE_S = 2.0
+"""How long a test waits before a line on standard error names the awaited condition."""
 
 
 class RunningNodes:
@@ -70,9 +73,13 @@ def wait_for(
 ) -> T:
     """Poll until `holds` returns a value, and return it; errors before `timeout_s` are ignored.
 
+    After NOTICE_S, a line on standard error names `what`.
+
     Raises ClusterError: the last error, or `what` with the time unless `told` is false.
     """
-    deadline = time.monotonic() + timeout_s
+    begun = time.monotonic()
+    deadline = begun + timeout_s
+    is_reported = False
     while True:
         try:
             found = holds()
@@ -84,4 +91,7 @@ def wait_for(
             return found
         if time.monotonic() > deadline:
             raise ClusterError(f"{what}: not within {timeout_s:g} s" if told else what)
+        if not is_reported and time.monotonic() - begun >= NOTICE_S:
+            is_reported = True
+            sys.stderr.write(f"kraftbox: waiting for {what}\n")
         time.sleep(POLL_S)

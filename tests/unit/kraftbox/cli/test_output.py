@@ -238,6 +238,7 @@ OWN_TEXT = {
     "kraftbox/launcher/detach.py": 2,
     "kraftbox/launcher/fork_server.py": 1,
     "kraftbox/testing/helper.py": 1,
+    "kraftbox/testing/running.py": 1,
 }
 """Calls that print our own text, escaped text, or the operator's own arguments."""
 
