@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from functools import cache
 from typing import TypeVar
 
@@ -29,6 +29,16 @@ def pytest_configure() -> None:
     """Let SIGTERM end the run as Ctrl-C does: fixtures stop the nodes that they have started."""
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_register(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the user's running clusters out of error messages (`kraftbox/launcher/registry.py`)."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("runtime")
+        patch.setenv("XDG_RUNTIME_DIR", str(folder))
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

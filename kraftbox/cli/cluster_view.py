@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from client.addresses import Address
 from client.admin import QUORUM_REQUEST, ExplainedPartition
+from kraftbox.cli.clusters import not_running
 from kraftbox.cli.explanation import waits
 from kraftbox.cli.output import CommandFailed
 from kraftbox.launcher import control
@@ -57,7 +58,9 @@ def snapshot(place: ClusterPlace, answer_ms: float = ANSWER_MS) -> dict[str, Any
     """Return the current view of the cluster as JSON values. Raises CommandFailed."""
     try:
         known = control.status(place)
-    except (control.NotRunning, control.RequestFailed) as error:
+    except control.NotRunning as error:
+        raise not_running(error) from None
+    except control.RequestFailed as error:
         raise CommandFailed(str(error)) from None
     return assemble(known, asyncio.run(ask_nodes(known["nodes"], answer_ms)), datetime.now(UTC))
 

@@ -11,6 +11,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "kraftbox up --file testbed.yaml --dir testbed",
     ),
     "server": ("kraftbox server server.properties --override log.retention.hours=1",),
+    "ls": ("kraftbox ls", "kraftbox ls --json"),
     "status": ("kraftbox status --watch", "kraftbox status --topics --dir data"),
     "top": ("kraftbox top --dir data",),
     "node kill": ("kraftbox node kill 101",),
@@ -37,7 +38,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "kraftbox storage format --config server.properties --cluster-id"
         " $(kraftbox storage random-uuid)",
     ),
-    "topics list": ("kraftbox topics list --internal",),
+    "topics list": ("kraftbox topics list --internal", "kraftbox topics list --dir data"),
     "topics create": (
         "kraftbox topics create orders --partitions 3 --replication-factor 3",
         "kraftbox topics create short --config retention.ms=60000 --if-not-exists",

@@ -9,6 +9,7 @@ import typer
 
 from kraftbox.chaos.faults import LOSSY, SLOW
 from kraftbox.chaos.target import CUT, HOST
+from kraftbox.cli.clusters import not_running
 from kraftbox.cli.nodes import DIR_DEFAULT, DirOption
 from kraftbox.cli.output import CommandFailed, JsonFlag, command_group, say, say_json, table
 from kraftbox.launcher import control
@@ -184,7 +185,9 @@ def _network(directory: object) -> tuple[NetworkControl, list[int]]:
     place = ClusterPlace(str(directory))
     try:
         nodes = [int(node["id"]) for node in control.status(place)["nodes"]]
-    except (control.NotRunning, control.RequestFailed) as error:
+    except control.NotRunning as error:
+        raise not_running(error) from None
+    except control.RequestFailed as error:
         raise CommandFailed(str(error)) from None
     known = place.remembered()
     if known is None or not known.network:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
@@ -32,6 +33,7 @@ class Listed(NamedTuple):
 LISTED = (
     Listed("up", "starts", "up", "Start a node or a cluster."),
     Listed("server", "starts", "server", "Run one node with a server.properties."),
+    Listed("ls", "clusters", "ls", "List your running clusters."),
     Listed("status", "status", "status", "Show the nodes, the quorum and the partitions."),
     Listed("top", "status", "top", "Show a cluster full-screen and update it."),
     Listed("node", "nodes", "node_app", "Kill, stop, pause, disconnect or start single nodes."),
@@ -153,7 +155,7 @@ class Commands(TyperGroup):
 
 
 def imported(name: str) -> Any:
-    """Import a command or group and return it with its examples."""
+    """Import a command or group; return it with its examples and the options of a cluster."""
     from kraftbox.cli.examples import add_examples
 
     listed = next(one for one in LISTED if one.name == name)
@@ -163,6 +165,10 @@ def imported(name: str) -> Any:
         alone.command(name)(found)
         found = alone
     command = typer.main.get_command(found)
+    if "kraftbox.cli.connect" in sys.modules:
+        from kraftbox.cli.connect import add_cluster_options
+
+        add_cluster_options(command)
     refuse_nan(command)
     add_examples(command, name)
     raise_interrupts()

@@ -11,6 +11,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
+from kraftbox.cli.clusters import not_running
 from kraftbox.cli.output import CommandFailed, command_group, say
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
@@ -22,7 +23,9 @@ LINES_DEFAULT = 100
 
 DirOption = Annotated[
     Path,
-    typer.Option("--dir", envvar="KRAFTBOX_DIR", help="Directory of the cluster."),
+    typer.Option(
+        "--dir", envvar="KRAFTBOX_DIR", metavar="FOLDER", help="Directory of the cluster."
+    ),
 ]
 DIR_DEFAULT = Path("kraftbox-data")
 IdArgument = Annotated[list[int], typer.Argument(metavar="ID...", help="Ids of the nodes.")]
@@ -85,7 +88,7 @@ def _act(action: str, done: str, ids: list[int], directory: Path, timeout_s: flo
         try:
             control.act(place, action, node_id, int(timeout_s * 1000))
         except control.NotRunning as error:
-            raise CommandFailed(str(error)) from None
+            raise not_running(error) from None
         except control.RequestFailed as error:
             raise CommandFailed(f"{action} {node_id}: {error}") from None
         say(f"node {node_id} is {done}")
@@ -96,7 +99,7 @@ def down(directory: DirOption = DIR_DEFAULT) -> None:
     place = ClusterPlace(directory)
     try:
         if not control.down(place):
-            raise CommandFailed(place.why_not_running())
+            raise not_running(place.why_not_running())
     except control.RequestFailed as error:
         raise CommandFailed(str(error)) from None
     say("the cluster has stopped")

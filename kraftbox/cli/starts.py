@@ -105,7 +105,10 @@ SettingsOption = Annotated[
 def up(
     context: typer.Context,
     dir: Annotated[
-        str, typer.Option(help="Directory for all data of the nodes.", metavar="FOLDER")
+        str,
+        typer.Option(
+            envvar="KRAFTBOX_DIR", help="Directory for all data of the nodes.", metavar="FOLDER"
+        ),
     ] = launch.DIR_DEFAULT,
     file: FileOption = None,
     port: PortOption = None,

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kraftbox.cli.cluster_view import ANSWER_MS, snapshot
+from kraftbox.cli.clusters import not_running
 from kraftbox.cli.nodes import DIR_DEFAULT, DirOption
 from kraftbox.cli.output import CommandFailed, JsonFlag, say, say_json, table
 from kraftbox.launcher import control
@@ -85,7 +86,7 @@ def top(directory: DirOption = DIR_DEFAULT) -> None:
     if not sys.stdout.isatty():
         raise CommandFailed("standard output is not a terminal: use kraftbox status --watch")
     if not control.is_supervised(place):
-        raise CommandFailed(place.why_not_running())
+        raise not_running(place.why_not_running())
     from kraftbox.cli.live.screen import show
 
     show(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -43,7 +44,12 @@ NOBODY: Final = -1
 app = command_group("List and verify the segments in tiered storage.")
 
 DirOption = Annotated[
-    Path | None, typer.Option("--dir", help="Directory of a running local cluster.")
+    Path | None,
+    typer.Option(
+        "--dir",
+        metavar="FOLDER",
+        help="Directory of a running local cluster. Default: KRAFTBOX_DIR, or kraftbox-data.",
+    ),
 ]
 BootstrapOption = Annotated[
     str | None,
@@ -82,7 +88,7 @@ def place_of(
     directory: Path | None, bootstrap: str | None, properties: Path | None
 ) -> ClusterAddress:
     """Return the place that the options name. Raises BadParameter, CommandFailed."""
-    if (directory is None) == (bootstrap is None):
+    if directory is not None and bootstrap is not None:
         raise typer.BadParameter("give --dir, or --bootstrap-server with --properties")
     if bootstrap is not None:
         return ClusterAddress(
@@ -90,7 +96,7 @@ def place_of(
         )
     if properties is not None:
         raise typer.BadParameter("--properties needs --bootstrap-server")
-    assert directory is not None
+    directory = directory or Path(os.environ.get("KRAFTBOX_DIR") or connect.DIR_DEFAULT)
     brokers = []
     for log in ClusterPlace(directory).node_logs().values():
         found = log.parent / "server.properties"

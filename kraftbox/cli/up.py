@@ -45,7 +45,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _add_up(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dir", default=DIR_DEFAULT)
+    parser.add_argument("--dir", default=os.environ.get("KRAFTBOX_DIR") or DIR_DEFAULT)
     parser.add_argument("--file")
     parser.add_argument("--port", type=port)
     parser.add_argument("--controllers", type=int)

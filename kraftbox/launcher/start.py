@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kraftbox.launcher import announcement, control
+from kraftbox.launcher import announcement, control, registry
 from kraftbox.launcher.addresses import Network
 from kraftbox.launcher.early import Early, start_fork_server, take
 from kraftbox.launcher.interpreter import own_command
@@ -106,7 +106,8 @@ def run(
         lifeline=lifeline,
     )
     try:
-        return supervisor.run()
+        with registry.registered(str(place.root), os.environ):
+            return supervisor.run()
     finally:
         if testbed is not None:
             testbed.end()

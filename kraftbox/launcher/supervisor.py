@@ -383,6 +383,7 @@ class Supervisor:
                     "error": node.error,
                     "starts": node.starts,
                     "listeners": plan.properties["listeners"],
+                    "addresses": node.facts.get("addresses", []) if node.ready else [],
                     "http": node.facts.get("http") if node.ready else None,
                     "log": plan.log,
                 }

@@ -328,7 +328,7 @@ def test_software_version_equals_version_of_distribution():
         ["elect", "--all", "--file", "f"],
         ["elect", "t-0", "--type", "random"],
         ["elect", "t-0", "--timeout", "0"],
-        ["tier", "list"],
+        ["topics", "list", "-b", "h:1", "--dir", "d"],
         ["tier", "list", "--dir", ".", "-b", "h:1"],
         ["tier", "list", "--dir", ".", "--properties", "p"],
         ["tier", "verify", "-b", "h:1"],
