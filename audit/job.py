@@ -18,7 +18,7 @@ from audit.planning.intervals import Interval, plan_intervals, with_shards
 from audit.planning.partitions import plan_partitions
 from audit.reading.inputs import Inputs
 from audit.reading.segments import log_end
-from audit.report.document import Merged
+from audit.report.document import Merged, Verdict
 from audit.tasks.processes import on_processes
 from audit.tasks.work import Progress, Work, WorkOptions
 
@@ -28,17 +28,18 @@ Execute: TypeAlias = Callable[[Sequence[Work], WorkOptions], Iterator[Event]]
 """Executes the work and yields its events, in any order."""
 
 
-HOLDS, BROKEN, NOT_JUDGED = 0, 1, 3
+HOLDS, BROKEN, NOT_JUDGED, MAY_BE_LOST = 0, 1, 3, 4
+_CODES = {
+    Verdict.HOLDS: HOLDS,
+    Verdict.BROKEN: BROKEN,
+    Verdict.NOT_JUDGED: NOT_JUDGED,
+    Verdict.MAY_BE_LOST: MAY_BE_LOST,
+}
 
 
 def exit_code(summary: Mapping[str, Any]) -> int:
-    """Return the exit code for the summary of an audit that was possible.
-
-    A broken promise outweighs a level of a later release: it was found before that level.
-    """
-    if summary["findings"]["error"]:
-        return BROKEN
-    return NOT_JUDGED if summary["not_judged"] else HOLDS
+    """Return the exit code for the summary of an audit that was possible."""
+    return _CODES[Verdict(summary["verdict"])]
 
 
 class Result:
@@ -46,6 +47,11 @@ class Result:
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.data = data
+
+    @property
+    def verdict(self) -> str:
+        """`holds`, `may-be-lost`, `broken` or `not-judged`."""
+        return str(self.data["summary"]["verdict"])
 
     @property
     def promises_hold(self) -> bool:
@@ -142,7 +148,11 @@ def _audit(inputs: Inputs, execute: Execute, width: int, options: WorkOptions) -
         partitions = plan_partitions(inputs.replicas, inputs.sent, result)
         merged.add(execute(partitions, options._replace(history=False)))
         result = merged.result(options.elections_max)
-    result["faults"] = list(inputs.faults)
+    last_ms = result["summary"]["last_timestamp_ms"]
+    result["faults"] = [
+        [kind, nodes, begin_ms, end_ms if end_ms >= 0 else max(begin_ms, last_ms), detail]
+        for kind, nodes, begin_ms, end_ms, detail in inputs.faults
+    ]
     return Result(result)
 
 

@@ -8,6 +8,7 @@ from audit.checks.data.acknowledged_order import AcknowledgedOrder
 from audit.checks.data.acknowledged_twice import AcknowledgedTwice
 from audit.checks.data.base import DataCheck
 from audit.checks.data.leader_epochs import LeaderEpochs
+from audit.checks.data.lost_records import LostRecords
 from audit.checks.data.replica_damage import ReplicaDamage
 from audit.checks.data.replicas_equal import ReplicasEqual
 from audit.checks.log.batch_crc import BatchCrc
@@ -66,6 +67,7 @@ DATA_CHECKS: tuple[type[DataCheck], ...] = (
     ReplicaDamage,
     ReplicasEqual,
     LeaderEpochs,
+    LostRecords,
     AcknowledgedLost,
     AcknowledgedTwice,
     AcknowledgedOrder,

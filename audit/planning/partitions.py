@@ -6,6 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from audit.inputs.replicas import AcknowledgedSend, ReplicaFiles
+from audit.state.elections import LOSSY
+
+
+class LossyElection(NamedTuple):
+    """An election that may have lost records; `offset` is that of its record."""
+
+    offset: int
+    timestamp_ms: int
+    leader: int
+    leader_epoch: int
 
 
 class PartitionWork(NamedTuple):
@@ -14,6 +24,7 @@ class PartitionWork(NamedTuple):
     leader: from the metadata; -1 without a leader, or if it is unknown.
     leader_epochs: epoch to leader in the metadata, None if unknown.
     compacted: cleaning rewrites batches, so they are not compared.
+    lossy: the elections that may have lost records, in order.
     """
 
     topic: str
@@ -24,6 +35,7 @@ class PartitionWork(NamedTuple):
     leader_epochs: dict[int, int] | None
     compacted: bool
     sent: tuple[AcknowledgedSend, ...]
+    lossy: tuple[LossyElection, ...] = ()
 
 
 def plan_partitions(
@@ -41,6 +53,7 @@ def plan_partitions(
     known = {(p["topic"], p["partition"]): p for p in result["partitions"]}
     whole = not result["elections_left_out"] and not result["leadership_left_out"]
     epochs = _leader_epochs(result) if whole else {}
+    lossy = _lossy(result)
     work = []
     for key in sorted(replicas):
         now = known.get(key)
@@ -57,6 +70,7 @@ def plan_partitions(
                 leader_epochs=epochs.get(key) if now and now["leader_epoch"] is not None else None,
                 compacted=bool(now and now["compacted"]),
                 sent=tuple(sent.get(key, ())),
+                lossy=tuple(lossy.get(key, ())),
             )
         )
     return [one for one in work if one.replicas]
@@ -67,6 +81,15 @@ def _members(replicas: Sequence[ReplicaFiles], now: Mapping[str, Any] | None) ->
     if now is None:
         return list(replicas)
     return [replica for replica in replicas if replica.broker in now["replicas"]]
+
+
+def _lossy(result: Mapping[str, Any]) -> dict[tuple[str, int], list[LossyElection]]:
+    found: dict[tuple[str, int], list[LossyElection]] = {}
+    for one in result["elections"]:
+        if one["kind"] in LOSSY:
+            values = (one[name] for name in ("offset", "timestamp_ms", "to_leader", "leader_epoch"))
+            found.setdefault((one["topic"], one["partition"]), []).append(LossyElection(*values))
+    return found
 
 
 def _leader_epochs(result: Mapping[str, Any]) -> dict[tuple[str, int], dict[int, int]]:

@@ -7,18 +7,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 from audit.checks import TOTALS_CHECKS
+from audit.checks.data.lost_records import LostRecords
 from audit.checks.log.logs_agree import LogsAgree
 from audit.checks.totals.base import Lasting, Totals
 from audit.findings.finding import Complaint, Finding, Severity
 from audit.findings.sink import ELECTION, FINDINGS_LEFT_OUT, FINDINGS_PER_CHECK_MAX
 from audit.inputs.metadata_log import LogEnd, MetadataLog
-from audit.state.elections import Election, LeaderChange
+from audit.state.elections import LOSSY, Election, LeaderChange
 from metalog.image.features import highest_level
 
 SEVERITY_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+
+class Verdict(StrEnum):
+    """The verdict of an audit.
+
+    A broken promise outweighs a level of a later release, which outweighs elections that may have
+    lost records: it was found before that level.
+    """
+
+    HOLDS = "holds"
+    MAY_BE_LOST = "may-be-lost"
+    BROKEN = "broken"
+    NOT_JUDGED = "not-judged"
 
 
 class Merged:
@@ -144,7 +159,15 @@ class Merged:
                 unknown[name] = max(level, unknown.get(name, 0))
         first = [n["first_timestamp_ms"] for n in numbers if n["first_timestamp_ms"] is not None]
         end = totals.end
+        losses = self._losses(findings)
+        verdict = Verdict.MAY_BE_LOST if losses else Verdict.HOLDS
+        if severities[Severity.ERROR]:
+            verdict = Verdict.BROKEN
+        elif unknown:
+            verdict = Verdict.NOT_JUDGED
         return {
+            "verdict": str(verdict),
+            "losses": losses,
             "promises_hold": severities[Severity.ERROR] == 0 and not unknown,
             "not_judged": [
                 {"feature": name, "level": level, "known": highest_level(name)}
@@ -174,6 +197,27 @@ class Merged:
             "under_min_isr_ms": sum(one.total_ms for one in totals.under_min_isr),
             "leaderless_ms": sum(one.total_ms for one in totals.leaderless),
         }
+
+    def _losses(self, findings: Sequence[Finding]) -> list[dict[str, Any]]:
+        """Return the partitions with elections that may have lost records.
+
+        `offsets` is the number that a replica's log proves to be lost, None without such a log.
+        """
+        found: dict[tuple[str, int], dict[str, Any]] = {}
+        for election in sorted(set(self.elections), key=lambda e: (e.topic, e.partition)):
+            if election.kind in LOSSY:
+                place = {"topic": election.topic, "partition": election.partition}
+                loss = found.setdefault(
+                    (election.topic, election.partition),
+                    {**place, "elections": 0, "kinds": {}, "offsets": None},
+                )
+                loss["elections"] += 1
+                loss["kinds"][election.kind] = loss["kinds"].get(election.kind, 0) + 1
+        for finding in findings:
+            known = found.get((finding.topic or "", finding.partition or 0))
+            if finding.check == LostRecords.name and known is not None:
+                known["offsets"] = (known["offsets"] or 0) + finding.after["offsets"]
+        return list(found.values())
 
     def _brokers(self, totals: Totals) -> list[dict[str, Any]]:
         brokers: dict[int, dict[str, Any]] = {}

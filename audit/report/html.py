@@ -54,6 +54,7 @@ p { margin: 4px 0; } .soft, .note { color: var(--soft); }
   border: 1px solid var(--edge); border-left: 6px solid var(--good); background: var(--card);
   margin: 14px 0; }
 .verdict.broken { border-left-color: var(--bad); }
+.verdict.lossy { border-left-color: var(--warn); }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(240px, 1fr)); gap: 10px; }
 .tile { background: var(--card); border: 1px solid var(--edge); border-radius: 8px;
   padding: 8px 12px; } .tile b { display: block; font-size: 20px; }
@@ -155,9 +156,17 @@ def _cluster(result: Mapping[str, Any]) -> str:
     return f"cluster {cluster}" if cluster else "a cluster of unknown id"
 
 
+_VERDICT_CLASSES = {
+    "holds": "",
+    "may-be-lost": " lossy",
+    "broken": " broken",
+    "not-judged": " broken",
+}
+
+
 def _head(result: Mapping[str, Any]) -> str:
     summary, quorum = result["summary"], result["quorum"]
-    broken = "" if summary["promises_hold"] else " broken"
+    broken = _VERDICT_CLASSES.get(summary["verdict"], " broken")
     first, last = summary["first_timestamp_ms"], summary["last_timestamp_ms"]
     tiles = [
         ("records", f"{summary['records']:,}"),

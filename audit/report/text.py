@@ -7,9 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from audit.checks.log.log_start import LogStart
+
 FINDINGS_SHOWN = 200
 ELECTIONS_SHOWN = 200
 FACTS_SHOWN = 50
+LOSSES_SHOWN = 5
 
 
 def moment(timestamp_ms: int) -> str:
@@ -64,18 +67,42 @@ def _lines(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def verdict(summary: Mapping[str, Any]) -> str:
-    """Return the verdict of the audit."""
+    """Return the verdict of the audit as a sentence."""
     counts = summary["findings"]
-    if not counts["error"] and summary["not_judged"]:
+    if summary["verdict"] == "not-judged":
         levels = ", ".join(
             f"{one['feature']} at level {one['level']} (this release knows up to {one['known']})"
             for one in summary["not_judged"]
         )
         return f"not judged: the log uses {levels}"
-    if summary["promises_hold"]:
+    if summary["verdict"] == "holds":
         warned = f", warnings: {counts['warning']}" if counts["warning"] else ""
-        return f"every promise holds{warned}"
-    return f"BROKEN: a promise was broken; findings that say so: {counts['error']}"
+        known = LogStart.name not in summary["findings_by_check"]
+        begin = "" if known else f" from offset {summary['start_offset']} on"
+        return f"every promise holds and nothing was lost{begin}{warned}"
+    if summary["verdict"] == "may-be-lost":
+        return f"{losses(summary)}; every promise holds"
+    text = f"BROKEN: a promise was broken; findings that say so: {counts['error']}"
+    return f"{text}; {losses(summary)}" if summary["losses"] else text
+
+
+def losses(summary: Mapping[str, Any]) -> str:
+    """Return the partitions whose elections may have lost records, and the known number."""
+    found = summary["losses"]
+    count = sum(one["elections"] for one in found)
+    named = [f"{one['topic']}-{one['partition']}" for one in found[:LOSSES_SHOWN]]
+    more = f" and {len(found) - LOSSES_SHOWN} more" if len(found) > LOSSES_SHOWN else ""
+    text = (
+        f"records may be lost: {count} election{'s' if count > 1 else ''} of leaders that may "
+        f"lack some, in {', '.join(named)}{more}"
+    )
+    proven = [one for one in found if one["offsets"]]
+    if not proven:
+        return text
+    offsets = sum(one["offsets"] for one in proven)
+    places = ", ".join(f"{one['topic']}-{one['partition']}" for one in proven[:LOSSES_SHOWN])
+    are = "1 offset is" if offsets == 1 else f"{offsets} offsets are"
+    return f"{text}; at least {are} lost in {places}: another replica's log has them"
 
 
 def _head(summary: Mapping[str, Any], quorum: Mapping[str, Any]) -> Iterator[str]:

@@ -101,7 +101,7 @@ def fault_lanes(result: Mapping[str, Any], axis: TimeAxis) -> list[Lane]:
         if row is None:
             rows.append(row := [])
         row.append(span)
-    return [Lane("faults (client history)", row) for row in rows]
+    return [Lane("faults", row) for row in rows]
 
 
 def finding_lanes(findings: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Lane]:

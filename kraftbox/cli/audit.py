@@ -57,7 +57,7 @@ EngineOption = Annotated[
         help=(
             "Program that reads the logs. here: this command alone, without tables; "
             "spark: needs kraftbox[audit]; auto: Spark for tables, --master, "
-            "--conf, or logs of 192 MiB and more."
+            "--conf, --table-format, or logs of more than 1 GiB."
         ),
     ),
 ]
@@ -84,6 +84,15 @@ PathsOption = Annotated[
     typer.Argument(
         help="A __cluster_metadata-0 directory, or a folder that contains some.",
         metavar="PATH...",
+    ),
+]
+DirectoryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--dir",
+        envvar="KRAFTBOX_DIR",
+        metavar="FOLDER",
+        help="Directory of a local cluster, instead of PATH.",
     ),
 ]
 HistoryOption = Annotated[
@@ -115,7 +124,9 @@ PackageOption = Annotated[
 
 
 def audit(
+    context: typer.Context,
     paths: PathsOption = [],
+    directory: DirectoryOption = None,
     history: HistoryOption = [],
     data: DataOption = [],
     out: Annotated[
@@ -141,9 +152,10 @@ def audit(
 ) -> None:
     """Replay metadata logs, of Kraftbox or Apache Kafka, and report the cluster's history.
 
-    Exit code 0: every promise holds; 1: one is broken; 2: the audit failed, because the input
-    cannot be read, Spark or Java is missing or fails, or an option is wrong; 3: not judged, because
-    the log uses a feature level of a later release.
+    Exit code 0: every promise holds and nothing was lost; 1: a promise is broken; 2: the audit
+    failed, because the input cannot be read, Spark or Java is missing or fails, or an option is
+    wrong; 3: not judged, because the log uses a feature level of a later release; 4: every promise
+    holds, but an election may have lost records.
     """
     from audit.job import exit_code
 
@@ -151,6 +163,10 @@ def audit(
     if package is not None:
         _write_package(package, master)
         return
+    if paths and directory is not None and not _from_environment(context):
+        raise typer.BadParameter("give paths or --dir, not both", param_hint="--dir")
+    if not paths and directory is not None:
+        paths = [directory]
     if not paths:
         raise typer.BadParameter("name at least one directory", param_hint="PATH...")
     with _possible():
@@ -171,6 +187,12 @@ def audit(
     code = exit_code(result["summary"])
     if code:
         raise typer.Exit(code)
+
+
+def _from_environment(context: typer.Context) -> bool:
+    """Return whether --dir is the value of KRAFTBOX_DIR, which given paths replace."""
+    source: Any = context.get_parameter_source("directory")
+    return source is not None and source.name == "ENVIRONMENT"
 
 
 @contextmanager

@@ -8,13 +8,13 @@ from audit.checks.base import ElectionCheck
 from audit.findings.finding import Complaint, Severity
 from audit.state.elections import LOSSY, Election, ElectionKind
 
-_LOST: Mapping[ElectionKind, str] = {
-    ElectionKind.LAST_KNOWN_LEADER: "what it had not flushed before it ended is lost",
-    ElectionKind.UNCLEAN: "records that it had not fetched before are lost",
+_RISK: Mapping[ElectionKind, str] = {
+    ElectionKind.LAST_KNOWN_LEADER: "records that it had not flushed before it ended may be lost",
+    ElectionKind.UNCLEAN: "records that it had not fetched before may be lost",
     ElectionKind.UNCLEAN_RECOVERY: (
-        "its log is the longest of those that were asked; what it lacks is lost"
+        "its log is the longest of those that were asked; records that it lacks may be lost"
     ),
-    ElectionKind.DESIGNATED: "an operator named it, whatever its log has; what it lacks is lost",
+    ElectionKind.DESIGNATED: "an operator named it; records that its log lacks may be lost",
 }
 
 
@@ -28,7 +28,7 @@ class LossyElections(ElectionCheck):
         yield Complaint(
             f"{election.kind} election of {election.topic}-{election.partition}: broker "
             f"{election.to_leader} leads since leader epoch {election.leader_epoch} (cause: "
-            f"{election.cause}); {_LOST[ElectionKind(election.kind)]}",
+            f"{election.cause}); {_RISK[ElectionKind(election.kind)]}",
             before={"leader": election.from_leader},
             after={"leader": election.to_leader, "leader_epoch": election.leader_epoch},
             topic=election.topic,

@@ -140,7 +140,7 @@ def test_0_when_every_promise_holds_and_1_when_one_is_broken(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["audit", str(log_of(tmp_path / "whole"))]) == 0
-    assert capsys.readouterr().out.endswith("\nevery promise holds\n")
+    assert capsys.readouterr().out.endswith("\nevery promise holds and nothing was lost\n")
     builder = LogBuilder().begin()
     builder.topic()
     builder.fence(3)
@@ -163,7 +163,9 @@ def test_0_with_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     log = builder.write(tmp_path, batches=builder.batches[1:])
     (log / f"{0:020d}.log").rename(log / f"{builder.base_offsets[1]:020d}.log")
     assert main(["audit", str(log)]) == 0
-    assert capsys.readouterr().out.endswith("\nevery promise holds, warnings: 1\n")
+    assert capsys.readouterr().out.endswith(
+        "\nevery promise holds and nothing was lost from offset 1 on, warnings: 1\n"
+    )
 
 
 @pytest.mark.usefixtures("without_spark")
@@ -174,7 +176,7 @@ def test_0_after_a_crash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     segment.write_bytes(segment.read_bytes()[:-5])
     assert main(["audit", str(log)]) == 0
     told = capsys.readouterr().out
-    assert told.endswith("\nevery promise holds\n")
+    assert told.endswith("\nevery promise holds and nothing was lost\n")
     assert "\n  truncated-tail: the log ends in the middle of a batch" in told
 
 
@@ -184,7 +186,7 @@ def test_out_gets_every_report(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["audit", str(log_of(tmp_path)), "--out", str(out)]) == 0
     assert sorted(path.name for path in out.iterdir()) == ["audit.html", "audit.json", "audit.txt"]
     printed = capsys.readouterr()
-    assert printed.out == f"every promise holds\n{out / 'audit.txt'}\n"
+    assert printed.out == f"every promise holds and nothing was lost\n{out / 'audit.txt'}\n"
     assert "no tables written: they need Spark" in printed.err
 
 

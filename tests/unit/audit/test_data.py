@@ -248,7 +248,10 @@ def test_a_batch_of_an_epoch_without_leader(brokers: Brokers) -> None:
 def test_leader_epochs_uses_elections_without_a_leadership_row(brokers: Brokers) -> None:
     grown(brokers, 0, 0, 3, 3, 4)
     brokers.result["leadership"][2:4] = []
-    election = {"topic": "t", "partition": 0, "leader_epoch": 3, "to_leader": -1}
+    election = {
+        **{"topic": "t", "partition": 0, "kind": "isr"},
+        **{"leader_epoch": 3, "to_leader": -1},
+    }
     brokers.result["elections"] = [election]
     assert brokers.found() == ["leader-epochs"]
 
