@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from audit.inputs.metadata_log import MetadataLog
 from audit.inputs.replicas import AcknowledgedSend, ReplicaFiles
 from audit.reading.client_history import acknowledged, faults_of
+from audit.reading.journal import faults_in, find_journals, read_journal
 from audit.reading.logs import UnreadableInput, find_logs
 from audit.reading.replicas import find_replicas
 
@@ -17,7 +18,8 @@ class Inputs(NamedTuple):
     """The inputs of an audit.
 
     They are copies of the metadata log, the brokers' replicas, acknowledged sends by (topic,
-    partition), and the faults during the clients' history (`faults_of`).
+    partition), and the faults of the clients' history or the cluster's journal (`faults_of`,
+    `faults_in`); one that did not end has the end -1.
     """
 
     logs: Sequence[MetadataLog]
@@ -56,4 +58,13 @@ def read_inputs(
         raise UnreadableInput(
             "a history is judged against the brokers' logs: name their log directories"
         )
-    return Inputs(logs, replicas, sent, faults_of(history))
+    return Inputs(logs, replicas, sent, faults_of(history) if history else _journaled(paths))
+
+
+def _journaled(paths: Iterable[Path]) -> list[list[Any]]:
+    """Return the faults in the journals of the local clusters that the paths belong to.
+
+    Client histories are more exact, and have the same faults, so they replace the journals.
+    """
+    journals = [read_journal(directory) for directory in find_journals(paths)]
+    return sorted((fault for deeds in journals for fault in faults_in(deeds)), key=lambda f: f[2])

@@ -69,21 +69,20 @@ class IntervalAudit:
 
     def steps(self) -> Iterator[None]:
         """Audit the interval batch by batch, so that the caller can take rows away in between."""
-        self._begin()
-        for path, found in self._walk():
-            if isinstance(found, Damage):
-                self._damage(path, found)
-                continue
-            if not self._batch(path, found):
+        self.begin()
+        for path, found in self.found():
+            if not self.take(path, found):
                 break
-            yield
+            if isinstance(found, Batch):
+                yield
         self._end()
         self.sink.flush()
         self._summarise()
 
     # --- begin ---------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Load the snapshot with which the interval begins."""
         interval, replay = self.interval, self.replay
         if interval.base is not None:
             replay.scope.timestamp_ms = -1
@@ -111,7 +110,8 @@ class IntervalAudit:
 
     # --- batches -------------------------------------------------------------------------------
 
-    def _walk(self) -> Iterator[tuple[str, Batch | Damage]]:
+    def found(self) -> Iterator[tuple[str, Batch | Damage]]:
+        """Yield batches and damage of the interval's segments, with the paths of their files."""
         interval = self.interval
         for segment in interval.segments:
             for found in walk(segment.path, floor_position(segment, interval.start_offset)):
@@ -121,6 +121,13 @@ class IntervalAudit:
                     if interval.start_offset > segment.base_offset and not found.crc_ok:
                         continue
                 yield segment.path, found
+
+    def take(self, path: str, found: Batch | Damage) -> bool:
+        """Audit a batch or damage; return False for a batch of the next interval."""
+        if isinstance(found, Damage):
+            self._damage(path, found)
+            return True
+        return self._batch(path, found)
 
     def _batch(self, path: str, batch: Batch) -> bool:
         """Audit a batch; return False if it belongs to the next interval."""

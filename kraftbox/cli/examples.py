@@ -26,7 +26,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "link cut": ("kraftbox link cut 1 2", "kraftbox link cut 3 101 --one-way"),
     "link heal": ("kraftbox link heal 1 2", "kraftbox link heal"),
     "link list": ("kraftbox link list --json",),
-    "logs": ("kraftbox logs --lines 20", "kraftbox logs 101 --follow"),
+    "events": (
+        "kraftbox events --since 12:03 --partition orders-0",
+        "kraftbox events --follow --json",
+    ),
+    "logs": ("kraftbox logs --since 10m", "kraftbox logs 101 --follow"),
     "down": ("kraftbox down --dir data",),
     "storage random-uuid": ("kraftbox storage random-uuid",),
     "storage version-mapping": ("kraftbox storage version-mapping --release-version 4.2",),

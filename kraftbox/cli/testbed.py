@@ -13,6 +13,7 @@ import select
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -168,7 +169,8 @@ def _do_faults(place: ClusterPlace, steps: Sequence[Step]) -> None:
             if select.select([sys.stdin], [], [], left_s)[0]:
                 return
         done = escape(_done(place, step))
-        sys.stderr.write(f"kraftbox: {step.at_s:g} s: {escape(step.text)}{done}\n")
+        clock = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}Z"
+        sys.stderr.write(f"kraftbox: {clock} {step.at_s:g} s: {escape(step.text)}{done}\n")
         sys.stderr.flush()
 
 

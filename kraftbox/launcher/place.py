@@ -3,6 +3,7 @@
     cluster.properties   shape, addresses and settings, from the first start on
     node-ID/             server.properties (written at each start, for the reader), data/, node.log
     network              with --isolate: the socket of the process that carries the packets
+    events.jsonl         actions on nodes and links, for `kraftbox events` and the audit
     supervisor.log       output of a detached supervisor and of the fork server
     .running             locked while the supervisor or the fork server lives
     control              the supervisor's socket

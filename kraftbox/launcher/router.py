@@ -29,7 +29,9 @@ from kraftbox.launcher import frames
 from kraftbox.launcher.addresses import HOST_OCTET, NAMESPACES, Network
 from kraftbox.launcher.callers import Caller, Callers, RequestRefused
 from kraftbox.launcher.interpreter import own_command
+from kraftbox.launcher.journal import Journal
 from kraftbox.launcher.links import LinkRule, Links, RuleInvalid, Underway, rules_of
+from kraftbox.launcher.peers import command_of
 from kraftbox.launcher.place import ClusterPlace
 from runtime.errors import StartupRefused
 
@@ -40,6 +42,8 @@ END_MS_MAX = 5_000
 READS_MAX = 64
 RULES_MAX = 4_000
 """Maximum rules per message, so that a frame holds them."""
+JOURNALED_MAX = 50
+"""Maximum links that are not whole per entry of the journal."""
 IPV4_HEADER_BYTES = 20
 _TUNSETIFF = 0x400454CA
 _IFF_TUN_NO_PI = 0x1001
@@ -310,7 +314,7 @@ def main(arguments: Sequence[str]) -> int:
     selector = selectors.DefaultSelector()
     for end, fd in devices.fds.items():
         selector.register(fd, selectors.EVENT_READ, partial(carrier.read, end))
-    callers = Callers(selector, listener, partial(answer, links))
+    callers = Callers(selector, listener, partial(journaled_answer, Journal(root), links))
     selector.register(0, selectors.EVENT_READ, None)
     os.write(1, b"ready\n")
     os.close(1)
@@ -327,6 +331,19 @@ def main(arguments: Sequence[str]) -> int:
         listener.close()
         os.unlink(path)
         devices.close()
+
+
+def journaled_answer(
+    journal: Journal, links: Links, caller: Caller, request: dict[str, Any]
+) -> frames.Message:
+    """Answer a request; write an entry of the journal if it changed links. Raises
+    RequestRefused."""
+    before = links.rules
+    found = answer(links, caller, request)
+    if links.rules != before:
+        rules = [[rule.source, rule.target, *rule.link] for rule in links.rules[:JOURNALED_MAX]]
+        journal.note("links", rules=rules, by=command_of(caller.connection))
+    return found
 
 
 def answer(links: Links, _: Caller, request: dict[str, Any]) -> frames.Message:

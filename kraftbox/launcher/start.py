@@ -6,10 +6,12 @@ import contextlib
 import json
 import os
 import random
+import stat
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from kraftbox.launcher import announcement, control, registry
@@ -116,7 +118,10 @@ def run(
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"kraftbox: {escape(text)}\n")
+    """Write a line to standard error; in a file, such as supervisor.log, with the time in UTC."""
+    is_file = stat.S_ISREG(os.fstat(sys.stderr.fileno()).st_mode)
+    clock = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}Z " if is_file else ""
+    sys.stderr.write(f"kraftbox: {clock}{escape(text)}\n")
     sys.stderr.flush()
 
 

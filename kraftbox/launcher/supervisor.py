@@ -20,6 +20,8 @@ from typing import Any
 
 from kraftbox.launcher import frames
 from kraftbox.launcher.callers import Caller, Callers, RequestRefused
+from kraftbox.launcher.journal import Journal
+from kraftbox.launcher.peers import command_of
 from kraftbox.launcher.place import ClusterPlace
 from kraftbox.launcher.plan import NodePlan
 from kraftbox.launcher.states import (
@@ -156,6 +158,7 @@ class Supervisor:
         self._on_ready = on_ready
         self._say = say
         self._lifeline = lifeline
+        self._journal = Journal(str(place.root))
         self.cluster = NodeProcesses(
             NodeProcess(m.node_id, is_broker=m.is_broker, is_controller=m.is_controller)
             for m in (plan.node for plan in plans)
@@ -188,6 +191,7 @@ class Supervisor:
             self._selector.register(self._fork_server, selectors.EVENT_READ, self._read_events)
             if self._lifeline is not None:
                 self._selector.register(self._lifeline, selectors.EVENT_READ, self._read_lifeline)
+            self._journal.note("cluster-starting", nodes=list(self._plans))
             self._do(self.cluster.start_all())
             while not self._done:
                 self._watch_commands()
@@ -204,6 +208,7 @@ class Supervisor:
             if self._callers is not None:
                 self._callers.close()
             self._selector.close()
+            self._journal.note("cluster-stopped")
             signal.set_wakeup_fd(old_wakeup)
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -252,6 +257,7 @@ class Supervisor:
             elif isinstance(effect, Say):
                 self._tell(effect.text)
             elif isinstance(effect, AllReady):
+                self._journal.note("cluster-ready")
                 self._on_ready(self.cluster)
             elif isinstance(effect, AllEnded):
                 self._done = True
@@ -280,14 +286,21 @@ class Supervisor:
         if kind == "started":
             cluster.started(event["id"], event["pid"])
         elif kind == "ready":
+            self._journal.note("ready", node=event["id"])
             self._do(cluster.ready(event.pop("id"), event))
         elif kind == "refused":
             cluster.refused(event["id"], event["error"])
         elif kind == "network":
+            if event["error"] is not None:
+                self._journal.note("network-failed", node=event["id"], error=event["error"])
             self._do(cluster.network(event["id"], event["cut_off"], event["error"]))
         elif kind == "exited":
             self._do(cluster.exited(event["id"], event["code"]))
             node = cluster.nodes[event["id"]]
+            expected = node.state is not State.FAILED
+            self._journal.note(
+                "exited", node=event["id"], code=event["code"], expected=expected, error=node.error
+            )
             alone = len(cluster.nodes) == 1
             if node.state is State.FAILED and (alone or not cluster.was_ready):
                 # If not all nodes start, or the only node has failed, stop the whole cluster.
@@ -306,9 +319,10 @@ class Supervisor:
             self._selector.unregister(self._lifeline)
             self._down_wanted = True
 
-    def _down(self) -> None:
+    def _down(self, by: str | None = None) -> None:
         if self._down_since is None:
             self._down_since = time.monotonic()
+            self._journal.note("cluster-stopping", by=by)
         self._do(self.cluster.down())
 
     def _timeout_s(self) -> float | None:
@@ -340,7 +354,7 @@ class Supervisor:
             return self.describe()
         if what == "down":
             # The end of the connection is the answer, when all nodes have ended.
-            self._down()
+            self._down(command_of(caller.connection))
             return None
         if what != "node":
             raise RequestRefused(f"unknown request {what!r:.80}; allowed: status, node, down")
@@ -350,6 +364,8 @@ class Supervisor:
             effects = self.cluster.request(request.get("action"), request.get("id"), token)
         except Refused as error:
             raise RequestRefused(str(error)) from None
+        by = command_of(caller.connection)
+        self._journal.note(str(request["action"]), node=request["id"], by=by)
         caller.tokens.add(token)
         self._do(effects)
         return None

@@ -9,7 +9,7 @@ import pytest
 from client.admin import ExplainedPartition
 from kraftbox.cli import cluster_view
 from kraftbox.cli.cluster_view import Answers, BrokerAnswer, addresses, ask_nodes, assemble
-from kraftbox.cli.nodes import Tail
+from kraftbox.cli.node_logs import Line, Tail, time_of, write
 from kraftbox.cli.status import headline, process_lines, rows, topic_rows, waiting_lines
 from kraftbox.documents.others import Status
 from kraftbox.launcher import control
@@ -266,18 +266,49 @@ def test_status_requests_only_nodes_that_can_answer():
 
 def test_a_log_is_shown_in_whole_lines(tmp_path):
     path = tmp_path / "node.log"
-    out = io.BytesIO()
-    tail = Tail(path, b"1 | ", out)
-    tail.show_last(2)
+    tail = Tail(1, path)
+    assert tail.last(2) == []
     path.write_bytes(b"a\nb\nc\nhal")
-    tail.show_last(2)
-    assert out.getvalue() == b"1 | b\n1 | c\n"
+    assert [line.text for line in tail.last(2)] == [b"b\n", b"c\n"]
     with open(path, "ab") as file:
         file.write(b"f\nd\n")
-    tail.show_new()
-    tail.show_new()
+    assert [line.text for line in tail.new()] == [b"half\n", b"d\n"]
+    assert tail.new() == []
     tail.close()
-    assert out.getvalue() == b"1 | b\n1 | c\n1 | half\n1 | d\n"
+
+
+AT = 1_795_906_187_150
+FIRST, TRACE = b"[2026-11-28 22:49:47,150] INFO a (x)\n", b"    at y\n"
+SECOND = b'{"event":"b","timestamp":"2026-11-28T22:49:47.152Z"}\n'
+
+
+def test_logs_of_nodes_are_merged_by_time(tmp_path):
+    """First hours, fault 7: logs were sorted by node."""
+    (tmp_path / "1").write_bytes(FIRST + TRACE)
+    (tmp_path / "2").write_bytes(b"[2026-11-28 22:49:47,149] INFO z (x)\n" + SECOND)
+    tails = [Tail(1, tmp_path / "1"), Tail(2, tmp_path / "2")]
+    out = io.BytesIO()
+    write([line for tail in tails for line in tail.last(10)], True, out)
+    assert [line[:14] for line in out.getvalue().splitlines()] == [
+        b"  2 | [2026-11",
+        b"  1 | [2026-11",
+        b"  1 |     at y",
+        b'  2 | {"event"',
+    ]
+    for tail in tails:
+        tail.close()
+
+
+def test_line_without_time_has_that_of_the_line_before(tmp_path):
+    (tmp_path / "1").write_bytes(FIRST + TRACE + SECOND)
+    tail = Tail(1, tmp_path / "1")
+    assert tail.last(10, lambda line: line.time_ms <= AT) == [
+        Line(AT, 1, FIRST),
+        Line(AT, 1, TRACE),
+    ]
+    tail.close()
+    assert time_of(SECOND) == AT + 2
+    assert time_of(b"[2026-13-28 22:49:47,150] x") is time_of(TRACE) is None
 
 
 def test_a_directory_without_a_cluster(tmp_path):

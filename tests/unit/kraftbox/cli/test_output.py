@@ -18,7 +18,7 @@ from rich.text import Text
 from client.visible_records import Received
 from kraftbox.cli import main, output, status
 from kraftbox.cli.live import drawing
-from kraftbox.cli.nodes import Tail
+from kraftbox.cli.node_logs import Tail, write
 from kraftbox.cli.records import Printer
 from kraftbox.kafka_tools import console_consumer, options
 
@@ -159,8 +159,8 @@ def test_followed_log_is_escaped(tmp_path: Path) -> None:
     log = tmp_path / "node.log"
     log.write_bytes(EVIL.encode() + b"\n\tat \xff\n")
     shown = io.BytesIO()
-    tail = Tail(log, b"1 | ", shown)
-    tail.show_last(10)
+    tail = Tail(1, log)
+    write(tail.last(10), True, shown)
     tail.close()
     text = shown.getvalue().decode().replace("\tat", "at")
     assert is_clean(text, 3)

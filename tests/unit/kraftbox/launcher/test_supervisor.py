@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import Iterator
@@ -122,6 +123,19 @@ def test_caller_that_has_gone_is_not_answered(
     assert [one[0] for one in fork_server.commands] == ["signal", "signal"]
     supervisor._lost(caller)
     assert supervisor.cluster.exited(1, 0) == []
+
+
+def test_actions_and_ends_of_nodes_are_journaled(
+    supervisor: Supervisor, caller: Caller, tmp_path: Path
+) -> None:
+    """First hours, fault 7: `node kill` and `pause` by hand were written nowhere."""
+    supervisor._on_request(caller, {"do": "node", "action": "kill", "id": 1})
+    with pytest.raises(RequestRefused):
+        supervisor._on_request(caller, {"do": "node", "action": "pause", "id": 2})
+    supervisor._on_event({"event": "exited", "id": 1, "code": -9})
+    entries = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert [(one["event"], one["node"]) for one in entries] == [("kill", 1), ("exited", 1)]
+    assert entries[1]["expected"] is True
 
 
 def test_terminal_that_is_gone_does_not_end_the_cluster(supervisor: Supervisor) -> None:
