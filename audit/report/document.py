@@ -216,7 +216,8 @@ class Merged:
         for finding in findings:
             known = found.get((finding.topic or "", finding.partition or 0))
             if finding.check == LostRecords.name and known is not None:
-                known["offsets"] = (known["offsets"] or 0) + finding.after["offsets"]
+                # Several elections may have lost the same offsets.
+                known["offsets"] = max(known["offsets"] or 0, finding.after["offsets"])
         return list(found.values())
 
     def _brokers(self, totals: Totals) -> list[dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 A leader from outside of ISR and ELR begins its leader epoch at the end of its own log. If another
 replica has a batch of an earlier epoch at or beyond that offset, the elected leader lacked it, and
-the replica will truncate it. Nothing follows from the opposite: a replica may have done so already.
+the replica will truncate it. The batch counts unless the current leader has it: that replica may
+have been elected since. Nothing follows from the opposite: a replica may have truncated already.
 """
 
 from __future__ import annotations
@@ -25,17 +26,21 @@ class LostRecords(DataCheck):
             begin = _begin_of(election, view.replicas)
             if begin is None:
                 continue
-            reached = {r.broker: _reached(r, election.leader_epoch) for r in view.replicas}
-            broker = max(reached, key=lambda one: (reached[one], -one))
-            count = reached[broker] - begin
-            if count <= 0:
+            beyond = {
+                r.broker: list(_beyond(r, begin, election.leader_epoch, view.reference))
+                for r in view.replicas
+            }
+            broker = max(beyond, key=lambda one: (sum(beyond[one]), -one))
+            count = sum(beyond[broker])
+            if not count:
                 continue
             offsets = "1 offset is" if count == 1 else f"{count} offsets are"
+            reached = begin + count
             yield Complaint(
                 f"{offsets} lost in {view.work.topic}-{view.work.partition}: the log of broker "
-                f"{broker} reaches offset {reached[broker]} in earlier leader epochs, and leader "
+                f"{broker} reaches offset {reached} in earlier leader epochs, and leader "
                 f"epoch {election.leader_epoch} of broker {election.leader} begins at {begin}",
-                before={"broker": broker, "end_offset": reached[broker]},
+                before={"broker": broker, "end_offset": reached},
                 after={
                     "leader": election.leader,
                     "leader_epoch": election.leader_epoch,
@@ -63,8 +68,9 @@ def _begin_of(election: LossyElection, replicas: Iterable[Replica]) -> int | Non
     return min(starts, default=None)
 
 
-def _reached(replica: Replica, leader_epoch: int) -> int:
-    """Return the end of the replica's batches of epochs before `leader_epoch`."""
-    return max(
-        (b.next_offset for b in replica.batches.values() if 0 <= b.epoch < leader_epoch), default=-1
-    )
+def _beyond(replica: Replica, begin: int, leader_epoch: int, reference: Replica) -> Iterable[int]:
+    """Yield the numbers of offsets in batches of earlier epochs that the elected leader lacked."""
+    for offset, batch in replica.batches.items():
+        earlier = 0 <= batch.epoch < leader_epoch and batch.next_offset > begin
+        if earlier and reference.batches.get(offset) != batch:
+            yield batch.next_offset - max(offset, begin)

@@ -66,6 +66,12 @@ def test_logs_without_a_conflict_prove_nothing(others: list[Replica]) -> None:
     assert complaints(*others) == []
 
 
+def test_records_that_a_later_leader_has_are_not_lost() -> None:
+    """Broker 1 lost an election and won the next one, so all its records are in the log again."""
+    log = ((0, 5, 0), (5, 8, 1))
+    assert complaints(replica(1, *log), replica(3, (0, 5, 0))) == []
+
+
 def test_compacted_partition_is_not_compared() -> None:
     assert complaints(replica(3, (0, 5, 0)), replica(1, (0, 6, 1)), compacted=True) == []
 
