@@ -32,9 +32,10 @@ def elections_of(
 ) -> list[Elected]:
     """Return every election in the metadata logs at or below `places`, in order.
 
-    Asserts that the audit warns of each election that may have lost records (also with the records
-    that it has lost for certain), and reports nothing else except by the checks named in `broken`. The replicas in brokers' directories below `places`
-    are compared with each other, and with what clients read and sent (`history`).
+    Asserts that the audit warns of each election that may have lost records, and perhaps of records
+    that it has lost for certain, and reports nothing else except by the checks named in `broken`.
+    The replicas in brokers' directories below `places` are compared with each other, and with what
+    clients read and sent (`history`).
     """
     result = run_here(read_inputs(places, history=history))
     found = [Elected(*(e[name] for name in Elected._fields)) for e in result.elections]
