@@ -10,8 +10,9 @@ nothing records its epoch there too, and would win over a replica that has more.
 retention has emptied answers with the epoch of its former last batch, -1 if that is not known. It
 has no record that could be lost, so any replica with a batch goes first.
 
-Served only to nodes of this implementation, at the brokers' listener: Kafka has no such API. Only
-controllers send it. Brokers recognise each other by it (`protocol/private_numbers.py`).
+Served only to nodes and tools of this implementation, at the brokers' listener: Kafka has no such
+API. Controllers send it, and `kraftbox elect`. Brokers recognise each other by it
+(`protocol/private_numbers.py`).
 
 Errors per partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (no
 replica here, or its log is not open yet), KAFKA_STORAGE_ERROR (its log has failed, or is about to
@@ -34,7 +35,7 @@ from protocol.messages.get_replica_log_info import (
     GetReplicaLogInfoResponse,
 )
 from protocol.transport.dispatch import HandlerTable, Reply, RequestContext
-from protocol.transport.own_names import Own
+from protocol.transport.own_names import EVERY_KIND
 
 VERSION: Final = 0
 
@@ -42,7 +43,7 @@ _Info = GetReplicaLogInfoResponse.PartitionLogInfo
 
 
 def register(table: HandlerTable, broker: BrokerContext, broker_epoch: Callable[[], int]) -> None:
-    """Serve the API from `table`, to nodes of this implementation."""
+    """Serve the API from `table`, to nodes and tools of this implementation."""
 
     def handle(_context: RequestContext, request: GetReplicaLogInfoRequest) -> Reply:
         return log_infos(broker, request, broker_epoch())
@@ -52,7 +53,7 @@ def register(table: HandlerTable, broker: BrokerContext, broker_epoch: Callable[
         handle,
         min_version=VERSION,
         max_version=VERSION,
-        own=Own.CONTROLLER | Own.BROKER,
+        own=EVERY_KIND,
         own_only=True,
     )
 

@@ -71,7 +71,7 @@ def test_our_own_nodes_are_offered_more(cluster: ProcessCluster) -> None:
     (broker, *_) = cluster.brokers
     assert GET_REPLICA_LOG_INFO in offered(broker.port, CONTROLLER_SOFTWARE_NAME)
     assert GET_REPLICA_LOG_INFO in offered(broker.port, BROKER_SOFTWARE_NAME)
-    assert GET_REPLICA_LOG_INFO not in offered(broker.port, TOOL_SOFTWARE_NAME)
+    assert GET_REPLICA_LOG_INFO in offered(broker.port, TOOL_SOFTWARE_NAME)
 
 
 def test_kafkas_tool_finds_nothing_of_ours(cluster: ProcessCluster, tools: KafkaTools) -> None:

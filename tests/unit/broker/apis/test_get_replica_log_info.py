@@ -138,7 +138,7 @@ async def test_get_replica_log_info_is_offered_to_our_own_nodes_only(unstable: b
     table.serve_api_versions()
     key = ApiKey.GET_REPLICA_LOG_INFO
     peer = Peer()
-    for name in ("", "apache-kafka-java", TOOL_SOFTWARE_NAME):
+    for name in ("", "apache-kafka-java"):
         peer.software_name = name
         own = table.own_kind(peer)
         assert key not in {
@@ -146,7 +146,7 @@ async def test_get_replica_log_info_is_offered_to_our_own_nodes_only(unstable: b
         }
         with pytest.raises(CloseConnection):
             table.find(key, 0, peer)
-    for name in (BROKER_SOFTWARE_NAME, CONTROLLER_SOFTWARE_NAME):
+    for name in (TOOL_SOFTWARE_NAME, BROKER_SOFTWARE_NAME, CONTROLLER_SOFTWARE_NAME):
         peer.software_name = name
         assert table.find(key, 0, peer) is table.entries[key]
         own = table.own_kind(peer)

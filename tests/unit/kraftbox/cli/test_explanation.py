@@ -7,6 +7,7 @@ import pytest
 from client.admin import ExplainedPartition
 from controller.elections.recovery_rules import WaitsFor
 from kraftbox.cli.explanation import _WAITS, headlines, waits
+from kraftbox.cli.replica_logs import Replicas
 
 
 def test_every_thing_that_is_waited_for_has_words():
@@ -28,10 +29,10 @@ def test_a_partition_without_leader():
         waits_for=[1, 2],
         since_ms=1_700_000_000_000,
     )
-    assert headlines(found) == [
-        "t-3: no leader, epoch 7",
+    assert headlines(found, Replicas((), {}), []) == [
+        "t-3: no broker leads (leader epoch 7)",
         "ISR -   ELR 2,1   last known ELR -",
-        "strategy Balanced: unclean.recovery.strategy of the topic; recovery manager on",
+        "unclean recovery: Balanced (unclean.recovery.strategy of the topic), logs are compared",
         "waits for one of brokers 1,2 to return: no other broker is in the ISR or ELR"
         " (since 2023-11-14 22:13:20 UTC)",
     ]
