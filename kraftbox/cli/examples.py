@@ -20,7 +20,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "node resume": ("kraftbox node resume 101 102",),
     "node cut-off": ("kraftbox node cut-off 2",),
     "node reconnect": ("kraftbox node reconnect 2",),
-    "node start": ("kraftbox node start 101 --dir data",),
+    "node start": ("kraftbox node start 101 --dir data", "kraftbox node start --all"),
     "link slow": ("kraftbox link slow 1 2 --delay 200", "kraftbox link slow clients 3"),
     "link lossy": ("kraftbox link lossy 1 101 --loss 30",),
     "link cut": ("kraftbox link cut 1 2", "kraftbox link cut 3 101 --one-way"),

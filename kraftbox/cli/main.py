@@ -125,6 +125,30 @@ def refuse_nan(command: Any) -> None:
             param.callback = _no_nan
 
 
+_METAVARS = {
+    "integer": "N",
+    "integer range": "N",
+    "float": "NUMBER",
+    "float range": "NUMBER",
+    "path": "PATH",
+    "directory": "FOLDER",
+    "file": "FILE",
+    "text": "TEXT",
+}
+_SECONDS = ("timeout", "wait", "timeout_s")
+
+
+def name_metavars(command: Any) -> None:
+    """Give every option without a metavar one of the words that the other options use."""
+    for sub in getattr(command, "commands", {}).values():
+        name_metavars(sub)
+    for param in command.params:
+        is_option = param.param_type_name == "option" and not getattr(param, "is_flag", False)
+        if is_option and param.metavar is None and not hasattr(param.type, "choices"):
+            is_time = param.name in _SECONDS and param.type.name.startswith("float")
+            param.metavar = "SECONDS" if is_time else _METAVARS.get(param.type.name, "TEXT")
+
+
 def _no_nan(_context: object, _param: object, value: Any) -> Any:
     if isinstance(value, float) and math.isnan(value):
         raise typer.BadParameter("'nan' is not a valid float.")
@@ -171,6 +195,7 @@ def imported(name: str) -> Any:
 
         add_cluster_options(command)
     refuse_nan(command)
+    name_metavars(command)
     add_examples(command, name)
     raise_interrupts()
     return command

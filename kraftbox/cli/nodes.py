@@ -14,6 +14,7 @@ from kraftbox.cli.clusters import not_running
 from kraftbox.cli.output import CommandFailed, command_group, say
 from kraftbox.launcher import control
 from kraftbox.launcher.place import ClusterPlace
+from kraftbox.launcher.states import ALIVE
 
 DirOption = Annotated[
     Path,
@@ -23,6 +24,9 @@ DirOption = Annotated[
 ]
 DIR_DEFAULT = Path("kraftbox-data")
 IdArgument = Annotated[list[int], typer.Argument(metavar="ID...", help="Ids of the nodes.")]
+OptionalIds = Annotated[
+    list[int] | None, typer.Argument(metavar="[ID]...", help="Ids of the nodes.")
+]
 WaitOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", help="Seconds to wait for the result.")
 ]
@@ -71,9 +75,38 @@ def reconnect(
 
 
 @node_app.command("start")
-def start(ids: IdArgument, directory: DirOption = DIR_DEFAULT, timeout: WaitOption = 30.0) -> None:
+def start(
+    ids: OptionalIds = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Start all nodes that are down.")
+    ] = False,
+    directory: DirOption = DIR_DEFAULT,
+    timeout: WaitOption = 30.0,
+) -> None:
     """Start nodes that are down, at their old addresses, and wait until they serve."""
-    _act("start", "ready", ids, directory, timeout)
+    if bool(ids) == everything:
+        raise typer.BadParameter("name nodes, or give --all", param_hint="ID...")
+    chosen = list(ids or ())
+    if everything:
+        chosen = _down(directory)
+        if not chosen:
+            say("no node is down")
+    _act("start", "ready", chosen, directory, timeout)
+
+
+def _down(directory: Path) -> list[int]:
+    """Return the nodes that are down, controllers first: a broker can only register with one.
+
+    Raises CommandFailed.
+    """
+    try:
+        nodes = control.status(ClusterPlace(directory))["nodes"]
+    except control.NotRunning as error:
+        raise not_running(error) from None
+    except control.RequestFailed as error:
+        raise CommandFailed(str(error)) from None
+    down = [node for node in nodes if node["state"] not in ALIVE]
+    return [node["id"] for node in sorted(down, key=lambda node: node["roles"] == "broker")]
 
 
 def _act(action: str, done: str, ids: list[int], directory: Path, timeout_s: float) -> None:

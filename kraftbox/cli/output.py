@@ -71,23 +71,20 @@ def say_error(*lines: str) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print aligned columns: with rich on a terminal, as plain text on a pipe."""
-    cells = [["-" if cell is None else escape(str(cell)) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
+    """Print aligned columns.
 
-        drawn = Table(box=None, header_style="bold", pad_edge=False)
-        for column in columns:
-            drawn.add_column(column, overflow="fold")
-        for row in cells:
-            drawn.add_row(*map(Text, row))
-        Console().print(drawn, markup=False)
-        return
+    No cell is folded: a line that is longer than the terminal goes on in the next one, so that it
+    can be copied and searched as a whole.
+    """
+    cells = [["-" if cell is None else escape(str(cell)) for cell in row] for row in rows]
     widths = [max(len(row[at]) for row in [list(columns), *cells]) for at in range(len(columns))]
     for row in [list(columns), *cells]:
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: `1 partition`, `2 partitions`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 class Ticker:

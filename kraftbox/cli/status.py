@@ -22,6 +22,8 @@ from kraftbox.launcher.place import ClusterPlace
 from runtime.printable import escape
 
 WATCH_MS = 1_000
+WIDE = 100
+"""Columns of a terminal from which all columns are shown."""
 
 
 def status(
@@ -98,13 +100,14 @@ def _show(seen: Callable[[], dict[str, Any]], *, topics: bool, as_json: bool) ->
     elif not sys.stdout.isatty():
         show_plain(seen(), topics=topics)
     else:
-        Console().print(drawn(seen(), topics=topics))
+        console = Console()
+        console.print(drawn(seen(), topics=topics, width=console.width))
     sys.stdout.flush()
 
 
 # --- display ----------------------------------------------------------------------------------
 
-_COLUMNS = ("NODE", "ROLES", "STATE", "PID", "LAG", "RACK", "LEADERS", "IN SYNC", "ADDRESS", "HTTP")
+_COLUMNS = ("NODE", "ROLES", "STATE", "PID", "LAG", "RACK", "LEADS", "IN SYNC", "ADDRESS", "HTTP")
 _TOPIC_COLUMNS = ("TOPIC", "PARTITIONS", "WITHOUT LEADER", "UNDER-REPLICATED")
 _STATE_STYLES = {
     "running": "green",
@@ -225,11 +228,15 @@ def show_plain(found: Mapping[str, Any], *, topics: bool) -> None:
         table(_TOPIC_COLUMNS, topic_rows(found))
 
 
-def drawn(found: Mapping[str, Any], *, topics: bool) -> RenderableType:
-    """Return the content of `show_plain` as a rich renderable."""
-    shown = _empty_table(_COLUMNS)
+def drawn(found: Mapping[str, Any], *, topics: bool, width: int) -> RenderableType:
+    """Return the content of `show_plain` as a rich renderable.
+
+    A terminal of fewer than WIDE columns has no HTTP column; no cell is folded.
+    """
+    cut = len(_COLUMNS) if width >= WIDE else -1
+    shown = _empty_table(_COLUMNS[:cut])
     for row in rows(found):
-        cells = [_text("-" if cell is None else cell) for cell in row]
+        cells = [_text("-" if cell is None else cell) for cell in row[:cut]]
         cells[2].stylize(_STATE_STYLES.get(row[2] or "", ""))
         shown.add_row(*cells)
     waiting = [_text(line, style="yellow") for line in waiting_lines(found)]
@@ -251,5 +258,5 @@ def _text(text: str, style: str = "") -> Text:
 def _empty_table(columns: Sequence[str]) -> Table:
     shown = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
-        shown.add_column(column, overflow="fold")
+        shown.add_column(column, no_wrap=True)
     return shown

@@ -21,7 +21,16 @@ from client.errors import Refused
 from client.leaders import TopicPartition
 from client.offsets import offsets_at, partitions_of
 from kraftbox.cli import connect
-from kraftbox.cli.output import FAILED, CommandFailed, JsonFlag, command_group, say, say_json, table
+from kraftbox.cli.output import (
+    FAILED,
+    CommandFailed,
+    JsonFlag,
+    command_group,
+    counted,
+    say,
+    say_json,
+    table,
+)
 from kraftbox.launcher.place import ClusterPlace
 from kraftbox.process.properties import read_properties
 from protocol.batch.records import Record, build_batch
@@ -184,7 +193,7 @@ def verify(
         for one in found:
             say(f"{one.fault.name}  {one.key}  {one.fault.value}{_detail(one)}")
         count = sum(1 for _ in catalogue.segments(topic))
-        say(f"{count} segments, {len(wrong)} faults")
+        say(f"{counted(count, 'segment')}, {counted(len(wrong), 'fault')}")
     if wrong:
         raise typer.Exit(FAILED)
 

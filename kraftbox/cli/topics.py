@@ -14,6 +14,7 @@ from kraftbox.cli.output import (
     CommandFailed,
     JsonFlag,
     command_group,
+    counted,
     progress,
     say,
     say_error,
@@ -102,7 +103,7 @@ def create(
         )
         return
     for topic in created:
-        say(f"created {topic.name} with {topic.num_partitions} partitions")
+        say(f"created {topic.name} with {counted(topic.num_partitions, 'partition')}")
 
 
 @app.command()
@@ -163,7 +164,7 @@ def alter(
     if as_json:
         say_json({"name": name, "partitions": partitions})
         return
-    say(f"{name} has {partitions} partitions")
+    say(f"{name} has {counted(partitions, 'partition')}")
 
 
 @app.command()

@@ -83,6 +83,7 @@ class StatusNode(_Read):
     exitCode: int | None
     error: str | None
     listeners: str
+    addresses: list[str] = Field(default=[], description="Client addresses of a running broker.")
     http: str | None
     fenced: bool | None = None
     leaders: int | None = None
@@ -152,5 +153,8 @@ class AuditReport(_Read):
     partitions: list[dict[str, Any]]
     data: list[dict[str, Any]]
     faults: list[Any] = Field(
-        description="Head of the client history: kind, nodes, begin and end in epoch ms, details."
+        description=(
+            "Faults of the client history or the cluster's journal: kind, nodes, begin and end in "
+            "epoch ms, details."
+        )
     )

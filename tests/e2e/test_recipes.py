@@ -217,9 +217,10 @@ def test_nodes_quorum_leaders(typed: tuple[str], cluster: Terminal) -> None:
     )
 
 
-@recipe("kraftbox logs 1 --follow")
-def test_recipe_follow_logs(typed: tuple[str], cluster: Terminal) -> None:
-    with cluster.running(typed[0]) as log:
+@recipe("kraftbox logs --since 10m", "kraftbox logs 1 --follow")
+def test_recipe_follow_logs(typed: tuple[str, str], cluster: Terminal) -> None:
+    assert "  3 | [20" in cluster.run(typed[0])
+    with cluster.running(typed[1]) as log:
         log.says("Transitioning from RECOVERY to RUNNING node_id=1 ")
         cluster.run("kraftbox node stop 1")
         cluster.run("kraftbox node start 1")
@@ -227,6 +228,19 @@ def test_recipe_follow_logs(typed: tuple[str], cluster: Terminal) -> None:
         log.says("Transitioning from RECOVERY to RUNNING node_id=1 ")
         assert log.interrupted() == (0, "")
     everyone_is_in_sync(cluster)
+
+
+@recipe("kraftbox ls")
+def test_list_of_running_clusters(typed: tuple[str], cluster: Terminal) -> None:
+    assert re.search(r"kraftbox-data +running +6 of 6 running ", cluster.run(typed[0]))
+
+
+@recipe("kraftbox events --since 12:02 --until 12:05")
+def test_time_line(typed: tuple[str], cluster: Terminal) -> None:
+    """The times of the recipe pass through the command; the time line has the start."""
+    cluster.run(typed[0])
+    told = cluster.run("kraftbox events --partition orders-0")
+    assert "  the cluster is ready\n" in told and "  orders-0: created; broker " in told
 
 
 @recipe("kraftbox topics list", "kraftbox topics describe orders")
@@ -238,7 +252,7 @@ def test_topics(typed: tuple[str, str], cluster: Terminal) -> None:
 @recipe("kraftbox elect --explain orders-0")
 def test_recipe_explain_candidates(typed: tuple[str], cluster: Terminal) -> None:
     told = cluster.run(typed[0])
-    assert told.startswith(f"orders-0: leader {orders(cluster)['leader']}, epoch ")
+    assert told.startswith(f"orders-0: broker {orders(cluster)['leader']} leads since 20")
     may_lead = re.findall(r"^([123]) +isr +yes ", told, re.MULTILINE)
     assert sorted(may_lead) == ["1", "2", "3"]
 

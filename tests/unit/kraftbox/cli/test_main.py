@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from kraftbox import __main__ as program
+from kraftbox.cli import main as main_module
 from kraftbox.cli import up
 from kraftbox.cli.connect import with_ports
 from kraftbox.cli.examples import EXAMPLES
@@ -456,3 +457,14 @@ def test_a_folder_that_is_a_file(run, tmp_path):
     done = run("up", "--dir", str(tmp_path / "notes"))
     assert done.returncode == 1
     assert done.stderr == f"kraftbox: cannot use --dir {tmp_path / 'notes'}: not a directory\n"
+
+
+def test_options_have_metavars_of_one_kind():
+    """First hours, section 4: some options had `<int range>` or `<path>` as metavar."""
+    plain = {"TEXT", "N", "NUMBER", "SECONDS", "PATH", "FOLDER", "FILE"}
+    for words, command in commands():
+        for param in command.params:
+            if param.param_type_name == "option" and not getattr(param, "is_flag", False):
+                is_choice = hasattr(param.type, "choices")
+                assert is_choice or param.metavar, (words, param.name)
+    assert plain > {main_module._METAVARS[name] for name in ("integer", "path", "text")}

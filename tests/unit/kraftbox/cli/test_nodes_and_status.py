@@ -5,10 +5,12 @@ import io
 from datetime import UTC, datetime
 
 import pytest
+from rich.console import Console
 
 from client.admin import ExplainedPartition
-from kraftbox.cli import cluster_view
+from kraftbox.cli import cluster_view, status
 from kraftbox.cli.cluster_view import Answers, BrokerAnswer, addresses, ask_nodes, assemble
+from kraftbox.cli.main import main as cli
 from kraftbox.cli.node_logs import Line, Tail, time_of, write
 from kraftbox.cli.status import headline, process_lines, rows, topic_rows, waiting_lines
 from kraftbox.documents.others import Status
@@ -324,3 +326,37 @@ def test_a_long_path_still_has_a_control_address(tmp_path):
     deep.mkdir()
     with ClusterPlace(deep).control_address() as address:
         assert len(address) < 100
+
+
+def test_start_of_all_starts_the_nodes_that_are_down(monkeypatch, tmp_path, capsys):
+    """Controllers come first: a broker can only register with one."""
+    nodes = [
+        node(1, "broker", "killed"),
+        node(2, "broker"),
+        node(3, "broker", "failed"),
+        node(101, "controller", "stopped"),
+    ]
+    started = []
+    monkeypatch.setattr(control, "status", lambda *_: {"nodes": nodes})
+    monkeypatch.setattr(control, "act", lambda _, action, id_, __: started.append((action, id_)))
+    assert cli(["node", "start", "--all", "--dir", str(tmp_path)]) == 0
+    assert started == [("start", 101), ("start", 1), ("start", 3)]
+    nodes[:] = [node(2, "broker")]
+    capsys.readouterr()
+    assert cli(["node", "start", "--all", "--dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "no node is down\n"
+    assert cli(["node", "start", "--dir", str(tmp_path)]) == 2
+    assert cli(["node", "start", "1", "--all", "--dir", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize(("width", "last"), [(80, "ADDRESS"), (100, "HTTP")])
+def test_status_drops_a_column_instead_of_folding(width, last):
+    """First hours, fault 17: at 80 columns an address was folded into two lines."""
+    known = {"dir": "/c", "clusterId": "x", "pid": 1}
+    brokers = [node(1, "broker", listeners="PLAINTEXT://127.0.0.1:26098")]
+    found = assemble({**known, "nodes": brokers}, Answers(), datetime.now(UTC))
+    out = io.StringIO()
+    Console(file=out, width=width).print(status.drawn(found, topics=False, width=width))
+    head, row = out.getvalue().splitlines()[-2:]
+    assert head.split()[-1] == last
+    assert "127.0.0.1:26098" in row

@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -258,3 +259,25 @@ def test_every_write_to_a_standard_stream_escapes_or_is_listed() -> None:
                 where = str(path.relative_to(root))
                 found[where] = found.get(where, 0) + 1
     assert found == OWN_TEXT
+
+
+def test_table_folds_no_cell_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """First hours, fault 17: `127.0.0.` stood above `1:26098`."""
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    output.table(("ADDRESS", "STATE"), [("127.0.0.1:26098,127.0.0.1:26099", "running")])
+    assert capsys.readouterr().out.splitlines()[1].split() == [
+        "127.0.0.1:26098,127.0.0.1:26099",
+        "running",
+    ]
+
+
+def test_counted_has_the_noun_in_its_number() -> None:
+    """First hours, fault 24: "created logs with 1 partitions"."""
+    assert [output.counted(count, "partition") for count in (0, 1, 2)] == [
+        "0 partitions",
+        "1 partition",
+        "2 partitions",
+    ]
