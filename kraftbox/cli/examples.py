@@ -96,6 +96,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "kraftbox audit data --at 2026-05-01T12:00:00",
         "kraftbox audit data --out report --no-tables",
     ),
+    "grafana": ("kraftbox grafana", "kraftbox grafana --out dashboards"),
     "prometheus": (
         "kraftbox prometheus --dir data",
         "kraftbox prometheus --serve 9405 --name orders",

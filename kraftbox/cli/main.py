@@ -61,6 +61,7 @@ LISTED = (
     Listed(
         "prometheus", "prometheus", "prometheus", "Print a Prometheus configuration for a cluster."
     ),
+    Listed("grafana", "grafana", "grafana", "List, print or write the Grafana dashboards."),
     Listed("schema", "schema", "schema", "Print the JSON Schema of a document."),
     Listed("man", "man", "man", "Print the manual page of a command."),
     Listed(

@@ -12,6 +12,7 @@ import typer
 
 from kraftbox.cli.nodes import DIR_DEFAULT, DirOption
 from kraftbox.cli.output import CommandFailed, JsonFlag, say_json, say_lines
+from kraftbox.cli.shipped import documentation, rules
 from kraftbox.launcher import control
 from kraftbox.launcher.addresses import Network
 from kraftbox.launcher.place import ClusterPlace
@@ -20,6 +21,7 @@ from runtime.errors import StartupRefused
 
 JOBS = ("kafka-broker", "kafka-controller")
 INTERVAL_S = 15
+RULES_HINT = "# Alerts: kraftbox prometheus --rules > rules.yml, and here rule_files: [rules.yml]"
 REQUEST_S_MAX = 10.0
 """Timeout for a client of --serve that stalls in the middle of a request or an answer."""
 
@@ -47,13 +49,29 @@ def prometheus(
             ),
         ),
     ] = None,
+    as_rules: Annotated[
+        bool, typer.Option("--rules", help="Print the alert rules (rule_files) instead.")
+    ] = False,
+    docs: Annotated[
+        str | None,
+        typer.Option(
+            "--docs",
+            metavar="URL",
+            help="With --rules: address of the documentation, for the links of the alerts.",
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Print a Prometheus configuration for a local cluster, with the labels of public dashboards.
 
     --json prints only the targets, in the format of http_sd. With --serve, Prometheus finds nodes
-    that are added later without a new configuration.
+    that are added later without a new configuration. --rules prints alerts, which need no cluster.
     """
+    if as_rules:
+        say_lines(rules(docs or documentation()).rstrip("\n"))
+        return
+    if docs is not None:
+        raise typer.BadParameter("--docs needs --rules", param_hint="--docs")
     place = ClusterPlace(directory)
     called = name or place.root.name
     found = _targets(place, called)
@@ -150,7 +168,7 @@ def targets(addresses: Mapping[int, str], roles: Mapping[int, str], name: str) -
 
 def configuration(found: Sequence[Target]) -> str:
     """Return a complete prometheus.yml; values are written as JSON, which is valid YAML."""
-    lines = ["global:", f"  scrape_interval: {INTERVAL_S}s", "", "scrape_configs:"]
+    lines = [RULES_HINT, "global:", f"  scrape_interval: {INTERVAL_S}s", "", "scrape_configs:"]
     for job in JOBS:
         those = [one for one in found if one["labels"]["job"] == job]
         if not those:
@@ -168,6 +186,7 @@ def discovering(url: str) -> str:
     """Return a complete prometheus.yml that requests the targets from `url`."""
     return "\n".join(
         [
+            RULES_HINT,
             "global:",
             f"  scrape_interval: {INTERVAL_S}s",
             "",
