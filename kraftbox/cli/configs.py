@@ -9,6 +9,7 @@ import typer
 
 from client.admin import Admin, ConfigChange, ConfigOperation, ResourceType
 from client.cluster_client import ClusterClient
+from kraftbox.cli import completion
 from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
 from kraftbox.cli.output import JsonFlag, command_group, say, say_json, table
 from kraftbox.cli.topics import settings
@@ -28,7 +29,10 @@ SOURCES = {
 DEFAULT = 5
 Config: TypeAlias = DescribeConfigsResponse.DescribeConfigsResourceResult
 
-TopicOption = Annotated[str | None, typer.Option("--topic", "-t", help="Name of the topic.")]
+TopicOption = Annotated[
+    str | None,
+    typer.Option("--topic", "-t", help="Name of the topic.", autocompletion=completion.topics),
+]
 BrokerOption = Annotated[
     str | None,
     typer.Option("--broker", help="Id of the broker; empty for the default of all brokers."),

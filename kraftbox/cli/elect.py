@@ -14,7 +14,7 @@ from client.admin import Admin, ExplainedPartition
 from client.cluster_client import ClusterClient
 from client.elections import ElectionResult, ElectionType
 from client.leaders import TopicPartition
-from kraftbox.cli import explanation
+from kraftbox.cli import completion, explanation
 from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
 from kraftbox.cli.election_file import INT32_MAX, DesiredLeaders, leaders_of, read_election_file
 from kraftbox.cli.explanation import Explained
@@ -44,6 +44,7 @@ Names = Annotated[
         metavar="[TOPIC-PARTITION]...",
         show_default=False,
         help="Partitions to elect, such as orders-0.",
+        autocompletion=completion.partitions,
     ),
 ]
 KindOption = Annotated[
@@ -82,6 +83,7 @@ ExplainOption = Annotated[
     typer.Option(
         "--explain",
         metavar="TOPIC-PARTITION",
+        autocompletion=completion.partitions,
         help=(
             "Elect no leader: show who leads, since when and why, the replicas with the ends "
             "of their logs, and what each election type would do now."

@@ -12,6 +12,7 @@ from client.admin import Admin, owners_of
 from client.cluster_client import EARLIEST, LATEST, ClusterClient
 from client.leaders import TopicPartition
 from client.offsets import commit, committed, offsets_at, partitions_of
+from kraftbox.cli import completion
 from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
 from kraftbox.cli.output import (
     CommandFailed,
@@ -26,7 +27,9 @@ from kraftbox.cli.positions import Kind, Position, duration_ms, resolve, time_ms
 
 app = command_group("Describe consumer groups and move their offsets.")
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Id of the group.")]
+GroupArgument = Annotated[
+    str, typer.Argument(metavar="GROUP", help="Id of the group.", autocompletion=completion.groups)
+]
 
 
 @app.command("list")
@@ -100,7 +103,12 @@ def describe(
 
 @app.command()
 def delete(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Ids of the groups.")],
+    groups: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="GROUP...", help="Ids of the groups.", autocompletion=completion.groups
+        ),
+    ],
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
@@ -119,7 +127,13 @@ def delete(
 
 
 TopicsOption = Annotated[
-    list[str], typer.Option("--topic", "-t", help="Reset the offsets of this topic; repeatable.")
+    list[str],
+    typer.Option(
+        "--topic",
+        "-t",
+        help="Reset the offsets of this topic; repeatable.",
+        autocompletion=completion.topics,
+    ),
 ]
 TimeOption = Annotated[
     str | None,

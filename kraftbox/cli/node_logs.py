@@ -13,6 +13,7 @@ from typing import Annotated, BinaryIO, NamedTuple
 
 import typer
 
+from kraftbox.cli import completion
 from kraftbox.cli.moments import parse_moment
 from kraftbox.cli.nodes import DIR_DEFAULT, DirOption, ending_at_a_closed_pipe
 from kraftbox.cli.output import CommandFailed
@@ -38,7 +39,10 @@ UntilOption = Annotated[
 
 def logs(
     node_ids: Annotated[
-        list[int] | None, typer.Argument(metavar="[ID]...", help="Ids of nodes; default: all.")
+        list[int] | None,
+        typer.Argument(
+            metavar="[ID]...", help="Ids of nodes; default: all.", autocompletion=completion.nodes
+        ),
     ] = None,
     directory: DirOption = DIR_DEFAULT,
     follow: Annotated[

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from kraftbox.cli import completion
 from kraftbox.cli.clusters import not_running
 from kraftbox.cli.output import CommandFailed, command_group, say
 from kraftbox.launcher import control
@@ -23,9 +24,13 @@ DirOption = Annotated[
     ),
 ]
 DIR_DEFAULT = Path("kraftbox-data")
-IdArgument = Annotated[list[int], typer.Argument(metavar="ID...", help="Ids of the nodes.")]
+IdArgument = Annotated[
+    list[int],
+    typer.Argument(metavar="ID...", help="Ids of the nodes.", autocompletion=completion.nodes),
+]
 OptionalIds = Annotated[
-    list[int] | None, typer.Argument(metavar="[ID]...", help="Ids of the nodes.")
+    list[int] | None,
+    typer.Argument(metavar="[ID]...", help="Ids of the nodes.", autocompletion=completion.nodes),
 ]
 WaitOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", help="Seconds to wait for the result.")

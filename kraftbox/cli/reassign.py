@@ -12,6 +12,7 @@ import typer
 from client.admin import Admin
 from client.cluster_client import ClusterClient
 from client.leaders import TopicPartition
+from kraftbox.cli import completion
 from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
 from kraftbox.cli.elect import topic_partition
 from kraftbox.cli.output import CommandFailed, JsonFlag, say_json, table
@@ -34,6 +35,7 @@ def reassign(
         list[str] | None,
         typer.Argument(
             metavar="[TOPIC-PARTITION]...",
+            autocompletion=completion.partitions,
             show_default=False,
             help=(
                 "Partitions to move, such as orders-0; without any, ongoing "

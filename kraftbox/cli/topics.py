@@ -9,6 +9,7 @@ import typer
 from client.admin import Admin, NewTopic
 from client.cluster_client import ClusterClient
 from client.topic_pages import DescribedTopic
+from kraftbox.cli import completion
 from kraftbox.cli.connect import BOOTSTRAP_DEFAULT, BootstrapOption, run
 from kraftbox.cli.output import (
     CommandFailed,
@@ -26,6 +27,12 @@ from protocol.ids import uuid_to_text
 app = command_group("Create, list, describe, alter and delete topics.")
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of the topics.")]
+KnownNames = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TOPIC...", help="Names of the topics.", autocompletion=completion.topics
+    ),
+]
 
 
 def settings(pairs: list[str]) -> dict[str, str]:
@@ -110,7 +117,11 @@ def create(
 def describe(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC...]", help="Names of the topics; default: all."),
+        typer.Argument(
+            metavar="[TOPIC...]",
+            help="Names of the topics; default: all.",
+            autocompletion=completion.topics,
+        ),
     ] = None,
     as_json: JsonFlag = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
@@ -152,7 +163,12 @@ def _ids(nodes: list[int] | None) -> str | None:
 
 @app.command()
 def alter(
-    name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC", help="Name of the topic.", autocompletion=completion.topics
+        ),
+    ],
     partitions: Annotated[
         int, typer.Option("--partitions", "-p", min=1, help="New number of partitions.")
     ],
@@ -169,7 +185,7 @@ def alter(
 
 @app.command()
 def delete(
-    names: Names,
+    names: KnownNames,
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")
     ] = False,
