@@ -96,6 +96,7 @@ def test_elections(node: KraftboxNode) -> None:
     assert told["candidates"] == [
         {
             "broker": 1,
+            "log": {"epoch": -1, "end_offset": 0, "bytes": 0},
             "sets": ["isr"],
             "eligible": True,
             "reason": None,
@@ -103,7 +104,9 @@ def test_elections(node: KraftboxNode) -> None:
             "local_log": None,
         }
     ]
-    assert run(node, "elect", "--explain", "elected-1").startswith("elected-1: leader 1, epoch 0\n")
+    shown = run(node, "elect", "--explain", "elected-1")
+    assert shown.startswith("elected-1: broker 1 leads since 20")
+    assert " (leader epoch 0), as the first leader of the new partition; preferred is 1\n" in shown
     gone = kraftbox("elect", "--explain", "elected-9", "--bootstrap-server", node.bootstrap)
     assert gone.returncode == 1
     assert "elected-9: UNKNOWN_TOPIC_OR_PARTITION" in gone.stderr
