@@ -40,8 +40,7 @@ from broker.quota.enforcer import QuotaEnforcer
 from broker.quota.metrics import QuotaMetrics
 from broker.quota.quotas import ClientQuotas
 from broker.replica_images import ReplicaBacklog, ReplicaImages
-from broker.replication.appends.early import EarlyAppends
-from broker.replication.appends.late import LateAppends
+from broker.replication.appends.held_batches import HeldBatches
 from broker.replication.durability.epoch_saver import EpochSaver
 from broker.replication.durability.flusher import Flusher
 from broker.replication.reading.time_lookups import TimeLookups
@@ -272,7 +271,7 @@ class BrokerServer:
         if self.replication is not None:
             await self.replication.close()
         if self.context is not None:
-            self.context.early_appends.close()
+            self.context.held_batches.close()
             self.context.waits.close()
             await self.context.controller.close()
             await self.context.elections.close()
@@ -369,9 +368,6 @@ class BrokerServer:
 
     def _build_context(self, controller: ControllerChannel, tier: Tier | None) -> BrokerContext:
         config, clock = self.config, self._clock
-        late_appends = LateAppends(
-            self.replicas, files=self._files, clock=clock, supervisor=self._supervisor
-        )
         return BrokerContext(
             node_id=config.node_id,
             cluster_id=self.metadata.cluster_id,
@@ -391,8 +387,9 @@ class BrokerServer:
             ),
             time_lookups=TimeLookups(self._files),
             slices=SharedSlices(clock),
-            late_appends=late_appends,
-            early_appends=EarlyAppends(self.replicas, late_appends, clock),
+            held_batches=HeldBatches(
+                self.replicas, files=self._files, clock=clock, supervisor=self._supervisor
+            ),
             controller=controller,
             elections=ChannelPool(lambda: self._channel("elections")),
             supervisor=self._supervisor,
@@ -411,7 +408,7 @@ class BrokerServer:
             self._files, self._supervisor, replicas.storage_failed, replicas.carry_out
         )
         return Collaborators(
-            schedule=ReplicaBacklog(replicas, context.early_appends).schedule,
+            schedule=ReplicaBacklog(replicas, context.held_batches).schedule,
             flush=context.flusher.want,
             save_epochs=saver.want,
             propose=replication.isr_changes.propose,
@@ -454,7 +451,7 @@ class BrokerServer:
         registered = image.cluster.brokers.get(self.config.node_id)
         is_own = self._membership.is_own(registered)
         self._images.publish(delta, image, changed, is_own=is_own)
-        self.context.early_appends.look()
+        self.context.held_batches.roles_changed()
         self.context.sessions.followers_registered(delta.brokers, image.cluster.brokers)
         if self.replication is not None:
             self.replication.published(delta)

@@ -11,8 +11,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.lost_brokers import LostBrokers
 from broker.metadata.topic_settings import TopicSettingsTable
 from broker.quota.quotas import ClientQuotas
-from broker.replication.appends.early import EarlyAppends
-from broker.replication.appends.late import LateAppends
+from broker.replication.appends.held_batches import HeldBatches
 from broker.replication.durability.flusher import Flusher
 from broker.replication.reading.time_lookups import TimeLookups
 from broker.replication.replicas.replica_manager import ReplicaManager
@@ -50,8 +49,7 @@ class BrokerContext:
     sessions: FetchSessionCache[FetchRequest.FetchPartition]
     waits: WaitingRequests
     flusher: Flusher
-    late_appends: LateAppends
-    early_appends: EarlyAppends
+    held_batches: HeldBatches
     time_lookups: TimeLookups
     slices: SharedSlices
     """For requests that take more than a slice of an event-loop iteration."""

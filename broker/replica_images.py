@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.controller_link.membership import Membership
 from broker.metadata.topic_settings import tiered_topics
-from broker.replication.appends.early import EarlyAppends
+from broker.replication.appends.held_batches import HeldBatches
 from broker.replication.replicas.replica_manager import ReplicaManager
 from metalog.image.delta import MetadataDelta
 from metalog.image.values import EMPTY_IMAGE, MetadataImage
@@ -99,9 +99,9 @@ class ReplicaImages:
 class ReplicaBacklog:
     """The replicas' backlog, processed in slices."""
 
-    def __init__(self, replicas: ReplicaManager, early_appends: EarlyAppends) -> None:
+    def __init__(self, replicas: ReplicaManager, held_batches: HeldBatches) -> None:
         self._replicas = replicas
-        self._early_appends = early_appends
+        self._held_batches = held_batches
         self._is_scheduled = False
 
     def schedule(self) -> None:
@@ -112,7 +112,7 @@ class ReplicaBacklog:
 
     def _advance(self) -> None:
         is_more_left = self._replicas.advance(SLICE_MS)
-        self._early_appends.look()
+        self._held_batches.roles_changed()
         if is_more_left:
             asyncio.get_running_loop().call_soon(self._advance)
         else:

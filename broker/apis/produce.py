@@ -4,9 +4,10 @@ Behaviour: each partition's batch is checked and appended at once, in the order 
 acks=-1 the answer waits until every appended partition's high watermark has passed its batch. With
 any acks but 0 it waits for a flush that `flush.messages` requires. acks=0 is never answered: an
 error can only be reported by closing the connection. A big batch whose records must be read is
-validated in a worker; batches of the same partition wait behind it. A batch for a partition that
-this broker follows waits a short time: it may arrive before the image that makes this broker the
-leader. The same applies if a batch reaches a new leader before its producer's earlier batches.
+validated in a worker; later batches of its producer in the partition wait behind it. A batch for a
+partition that this broker follows waits a short time: it may arrive before the image that makes
+this broker the leader. The same applies if a batch reaches a new leader before its producer's
+earlier batches.
 
 Versions: 7 allows zstd; 8 adds record errors; 10 names the new leader (KIP-951); 13 names topics by
 id. Versions 0-2 are advertised for clients that require them, but not served.
@@ -47,7 +48,7 @@ from storage.log.append import AppendInfo
 from storage.log.errors import LogFailed
 
 if TYPE_CHECKING:
-    from broker.replication.appends.late import LateAppend
+    from broker.replication.appends.lines import HeldAppend
 
 MIN_VERSION: Final = 3
 MAX_VERSION: Final = 13
@@ -60,7 +61,7 @@ STEPS_PER_BATCH: Final = 4
 
 _Result = ProduceResponse.PartitionProduceResponse
 _TopicResult = ProduceResponse.TopicProduceResponse
-_Appended: TypeAlias = "AppendInfo | asyncio.Future[LateAppend]"
+_Appended: TypeAlias = "AppendInfo | asyncio.Future[HeldAppend]"
 _NO_LEADER: Final = ProduceResponse.LeaderIdAndEpoch()
 _NO_RECORD_ERRORS: Final[list[ProduceResponse.BatchIndexAndErrorMessage]] = []
 
@@ -77,13 +78,12 @@ class _Unfinished(NamedTuple):
 
 
 class _Late(NamedTuple):
-    """A batch that is appended later: it is validated in a worker, or arrived before its image or
-    predecessors."""
+    """A batch that waits before its append (`HeldBatches`)."""
 
     partition: Partition
     result: ProduceResponse.PartitionProduceResponse
     size_bytes: int
-    done: asyncio.Future[LateAppend]
+    done: asyncio.Future[HeldAppend]
 
 
 class _Flush:
@@ -114,8 +114,7 @@ class ProduceApi:
         self.waits = broker.waits
         self.clock = broker.clock
         self.flusher = broker.flusher
-        self.late_appends = broker.late_appends
-        self.early_appends = broker.early_appends
+        self.held_batches = broker.held_batches
         self.hints = LeaderHints(broker.metadata, broker.settings)
         self.quotas = broker.quotas
         self.slices = broker.slices
@@ -174,7 +173,7 @@ class ProduceApi:
         if partition is None:
             return None
         try:
-            appended = self.append(partition, data.records, version, acks)
+            appended = self.append(partition, data.records, version, acks, transactional=False)
         except ApiError as error:
             return _Produce(self, context, request).refused(topic, data, error)
         if type(appended) is AppendInfo and not self.quotas.active:
@@ -196,12 +195,15 @@ class ProduceApi:
         records: Buffer | list[Any] | None,
         api_version: int,
         acks: int,
+        *,
+        transactional: bool,
     ) -> _Appended:
-        """Check a batch of no transaction, and append it now or later.
+        """Check a batch, and append it now or later.
+
+        `transactional`: the request has a transactional id.
 
         Returns:
-            The appended batch; or a future for a batch that is validated in a worker, or that waits
-            for its image or its predecessors.
+            The appended batch; or a future for a batch that waits (`HeldBatches`).
 
         Raises:
             ApiError: INVALID_TOPIC_EXCEPTION for an internal topic; of `Appender.check` and
@@ -209,7 +211,7 @@ class ProduceApi:
         """
         partition.counters.produces += 1
         assert not isinstance(records, list)
-        early = self.early_appends
+        held = self.held_batches
         try:
             if partition.topic in INTERNAL_TOPICS:
                 raise ApiError(
@@ -218,28 +220,34 @@ class ProduceApi:
             if (
                 partition.role is not ReplicaRole.LEADER
                 and records is not None
-                and early.expects(partition, len(records))
+                and held.expects_image(partition, len(records))
             ):
-                return early.submit(partition, records, api_version, acks)
+                return held.hold(partition, records, api_version, acks, transactional=transactional)
             header = self.replicas.check(
-                partition, records, api_version=api_version, required_acks=acks, transactional=False
+                partition,
+                records,
+                api_version=api_version,
+                required_acks=acks,
+                transactional=transactional,
             )
             assert records is not None
-            if self.late_appends.must_wait(partition, header, len(records)):
-                return self.late_appends.submit(partition, records, header, acks)
+            if held.must_queue(partition, header, len(records)):
+                return held.queue(
+                    partition, records, header, api_version, acks, transactional=transactional
+                )
             try:
                 info = self.replicas.append(partition, records, header, self.clock.now_ms())
             except ApiError as error:
                 if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or (
-                    not early.expects_predecessors(partition, header, len(records))
+                    not held.expects_predecessors(partition, header, len(records))
                 ):
                     raise
-                return early.submit(partition, records, api_version, acks)
+                return held.hold(partition, records, api_version, acks, transactional=transactional)
         except ApiError:
             _count_failure(partition, len(records) if records is not None else 0)
             raise
-        if early.ahead:
-            early.look_behind(partition)
+        if held.waiting:
+            held.follow_up(partition, header)
         return info
 
 
@@ -347,7 +355,13 @@ class _Produce:
                 if version >= TOPIC_IDS_SINCE
                 else api.replicas.find(topic.name, data.index)
             )
-            appended = api.append(partition, data.records, version, self._request.acks)
+            appended = api.append(
+                partition,
+                data.records,
+                version,
+                self._request.acks,
+                transactional=self._request.transactional_id is not None,
+            )
         except ApiError as error:
             self._failed = True
             return _failure(data.index, error)

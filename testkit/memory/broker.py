@@ -33,8 +33,7 @@ from broker.controller_link.channel import ChannelPool, ControllerChannel
 from broker.metadata.cache import MetadataCache
 from broker.metadata.lost_brokers import LostBrokers
 from broker.metadata.topic_settings import TopicSettingsTable
-from broker.replication.appends.early import EarlyAppends
-from broker.replication.appends.late import LateAppends
+from broker.replication.appends.held_batches import HeldBatches
 from broker.replication.durability.flusher import Flusher
 from broker.replication.partition.partition import Partition
 from broker.replication.reading.time_lookups import TimeLookups
@@ -218,9 +217,6 @@ class Harness:
         self.controller: Any = NoController()
         self.waits = WaitingRequests(self.clock)
         static = BrokerSettings.of(self.config)
-        late_appends = LateAppends(
-            self.replicas, files=self.files, clock=self.clock, supervisor=self.supervisor
-        )
         self.context = BrokerContext(
             node_id=node_id,
             cluster_id="cluster",
@@ -238,8 +234,9 @@ class Harness:
             flusher=Flusher(self.supervisor, self.replicas.storage_failed, self.replicas.carry_out),
             time_lookups=TimeLookups(self.files),
             slices=SharedSlices(self.clock),
-            late_appends=late_appends,
-            early_appends=EarlyAppends(self.replicas, late_appends, self.clock),
+            held_batches=HeldBatches(
+                self.replicas, files=self.files, clock=self.clock, supervisor=self.supervisor
+            ),
             controller=cast(ControllerChannel, self.controller),
             elections=ChannelPool(lambda: cast(ControllerChannel, self.controller)),
             supervisor=self.supervisor,
@@ -300,7 +297,7 @@ class Harness:
         self.lost.published(self.clock.monotonic_ms())
         self.replicas.reconfigure(self.settings.publish(delta, image))
         self.replicas.apply(delta)
-        self.context.early_appends.look()
+        self.context.held_batches.roles_changed()
         self.context.sessions.followers_registered(delta.brokers, image.cluster.brokers)
 
     def create_topic(

@@ -1,1 +1,1 @@
-"""Produced batches that are not appended at once: early ones, and those with a long check."""
+"""Produced batches that are not appended at once: their order, their limits and their reasons."""

@@ -54,7 +54,7 @@ class Appender:
         required_acks: int,
         transactional: bool,
     ) -> BatchHeader:
-        """Validate one client batch by its header; `append` or a late append follows.
+        """Validate one client batch by its header; `append` or a wait follows.
 
         Raises:
             ApiError: of `check_batch`; NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,

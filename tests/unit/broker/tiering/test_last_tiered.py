@@ -297,7 +297,7 @@ async def test_producers_go_on_where_the_leader_knows_them() -> None:
     answer = world.cluster[2].produce(batch(b"p", producer=Producer(7, 0, 2)))
     assert answer.error_code == ErrorCode.NONE
     late = world.cluster[2].produce(batch(b"p", producer=Producer(7, 0, 4)))
-    world.cluster[2].context.early_appends.close()  # it waits for number 3 a moment
+    world.cluster[2].context.held_batches.close()  # it waits for number 3 a moment
     (result,) = (await late).responses[0].partition_responses
     assert result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
