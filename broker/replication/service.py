@@ -8,6 +8,7 @@ from collections.abc import Callable
 from broker.controller_link.channel import ControllerChannel
 from broker.metadata.cache import MetadataCache
 from broker.metadata.lost_brokers import LostBrokers
+from broker.peers.pool import PeerPool
 from broker.replication.durability.flusher import Flusher
 from broker.replication.fetching.connections import FetcherContext, Fetchers
 from broker.replication.fetching.offset_resets import ListOffsetsReset, TierStart, may_skip_tiered
@@ -62,9 +63,11 @@ class Replication:
             found = None if broker is None else broker.endpoint(listener)
             return None if found is None else (found.host, found.port)
 
+        self._peers = PeerPool(metadata, listener=listener)
         shared = FetcherContext(
             node_id=settings.node_id,
             endpoint=endpoint,
+            peers=self._peers,
             broker_epoch=broker_epoch,
             clock=clock,
             supervisor=supervisor,
@@ -126,6 +129,8 @@ class Replication:
             self._throttles.set_rates(
                 self._metadata.broker_overrides(), self._metadata.cluster_overrides()
             )
+        if delta.brokers:
+            self._peers.published()
         for broker_id in sorted(delta.brokers):
             self.fetchers.leader_registered(broker_id)
         self.fetchers.close_idle()
@@ -141,6 +146,7 @@ class Replication:
 
     async def close(self) -> None:
         self.fetchers.close()
+        self._peers.close()
         if self._expiry is not None:
             self._expiry.cancel()
         if self._reporting is not None:

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from broker.metadata.cache import MetadataCache
-from broker.replication.fetching.peer import Peer
+from broker.peers.peer import Peer
+from broker.peers.pool import PeerPool
 from protocol.batch.header import iter_checked
 from protocol.batch.records import Record, build_batch, read_batch
 from protocol.errors import ApiError, ErrorCode, ProtocolError
@@ -110,8 +111,7 @@ class TopicLink:
 
     def __init__(self, metadata: MetadataCache, *, listener: str) -> None:
         self._metadata = metadata
-        self._listener = listener
-        self._peers: dict[tuple[int, str], Peer] = {}
+        self._peers = PeerPool(metadata, listener=listener)
 
     def topic(self) -> MetadataTopic | None:
         topic = self._metadata.topic(METADATA_TOPIC)
@@ -119,7 +119,7 @@ class TopicLink:
 
     def leader(self, number: int) -> int:
         partition = self._metadata.partition(METADATA_TOPIC, number)
-        if partition is None or self._endpoint(partition.leader) is None:
+        if partition is None or self._peers.registration(partition.leader) is None:
             return -1
         return partition.leader
 
@@ -131,7 +131,7 @@ class TopicLink:
             partition_data=[ProduceRequest.PartitionProduceData(index=number, records=batch)],
         )
         request = ProduceRequest(acks=ACKS_ALL, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
-        answer = await self._leading(number, "write").request(request, ANSWER_TIMEOUT_MS)
+        answer = await self._leading(number).request(request, ANSWER_TIMEOUT_MS)
         result = answer.responses[0].partition_responses[0]
         _check(result.error_code, result.error_message)
         return result.base_offset
@@ -156,7 +156,7 @@ class TopicLink:
         request = FetchRequest(
             max_wait_ms=wait_ms, min_bytes=1, max_bytes=READ_BYTES, topics=[topic]
         )
-        peer = self._peer(leader, "catch-up" if catching_up else "read")
+        peer = self._peers.peer(leader, "tier-catch-up" if catching_up else "tier-read")
         answer = await peer.request(request, wait_ms + ANSWER_TIMEOUT_MS)
         _check(answer.error_code, None)
         return [
@@ -174,22 +174,16 @@ class TopicLink:
         )
         topic = ListOffsetsRequest.ListOffsetsTopic(name=METADATA_TOPIC, partitions=[partition])
         request = ListOffsetsRequest(replica_id=-1, topics=[topic])
-        answer = await self._leading(number, "write").request(request, ANSWER_TIMEOUT_MS)
+        answer = await self._leading(number).request(request, ANSWER_TIMEOUT_MS)
         result = answer.topics[0].partitions[0]
         _check(result.error_code, None)
         return result.offset
 
     def published(self) -> None:
-        """Abort requests to brokers that have no address any more, so that they need not time
-        out."""
-        for (broker, _), peer in self._peers.items():
-            if self._endpoint(broker) is None:
-                peer.drop()
+        self._peers.published()
 
     async def close(self) -> None:
-        for peer in self._peers.values():
-            peer.close()
-        self._peers.clear()
+        self._peers.close()
 
     # Leaders ---------------------------------------------------------------------------------
 
@@ -203,22 +197,11 @@ class TopicLink:
         partition = self._metadata.partition(METADATA_TOPIC, number)
         return -1 if partition is None else partition.leader_epoch
 
-    def _leading(self, number: int, purpose: str) -> Peer:
+    def _leading(self, number: int) -> Peer:
         leader = self.leader(number)
         if leader < 0:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, None)
-        return self._peer(leader, purpose)
-
-    def _peer(self, broker: int, purpose: str) -> Peer:
-        peer = self._peers.get((broker, purpose))
-        if peer is None:
-            name = f"broker-{self._metadata.node_id}-tier-{purpose}"
-            peer = self._peers[broker, purpose] = Peer(lambda: self._endpoint(broker), name)
-        return peer
-
-    def _endpoint(self, broker: int) -> tuple[str, int] | None:
-        found = self._metadata.alive_endpoint(broker, self._listener)
-        return None if found is None else (found.host, found.port)
+        return self._peers.peer(leader, "tier-write")
 
 
 def _check(error_code: int, message: str | None) -> None:

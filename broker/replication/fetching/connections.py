@@ -13,6 +13,8 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from broker.metadata.lost_brokers import LostBrokers
+from broker.peers.peer import CONNECT_TIMEOUT_MS, Address
+from broker.peers.pool import PeerPool
 from broker.replication.durability.flusher import Flusher
 from broker.replication.fetching.fetcher import (
     Decided,
@@ -23,7 +25,6 @@ from broker.replication.fetching.fetcher import (
     StorageFailed,
     Unforeseen,
 )
-from broker.replication.fetching.peer import CONNECT_TIMEOUT_MS, Address, Peer
 from broker.replication.partition.effects import Effects
 from broker.replication.partition.partition import Partition
 from broker.replication.partition.role import ReplicaRole
@@ -83,6 +84,7 @@ class FetcherContext:
         *,
         node_id: int,
         endpoint: Callable[[int], Address | None],
+        peers: PeerPool,
         broker_epoch: Callable[[], int],
         clock: Clock,
         supervisor: Supervisor,
@@ -95,9 +97,11 @@ class FetcherContext:
         lost: LostBrokers,
     ) -> None:
         """Set the dependencies. `endpoint` returns a broker's address for other brokers, None while
-        it is unknown. `lost` receives reports on which leaders are reachable."""
+        it is unknown. `peers` has the connections for requests other than Fetch. `lost` receives
+        reports on which leaders are reachable."""
         self.node_id = node_id
         self.endpoint = endpoint
+        self.peers = peers
         self.broker_epoch = broker_epoch
         self.clock = clock
         self.supervisor = supervisor
@@ -147,10 +151,9 @@ class FetcherLink:
         self.slot = slot
         self._context = context
         self._reset_over = reset_over
-        self._client_id = f"broker-{context.node_id}-fetcher-{slot}-of-leader-{fetcher.leader_id}"
-        self._questions = Peer(
-            lambda: context.endpoint(fetcher.leader_id), f"{self._client_id}-questions"
-        )
+        purpose = f"fetcher-{slot}-of-leader-{fetcher.leader_id}"
+        self._client_id = f"broker-{context.node_id}-{purpose}"
+        self._questions = f"{purpose}-questions"
         self._resets = 0  # running
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
@@ -179,7 +182,6 @@ class FetcherLink:
         target = self._context.endpoint(self.fetcher.leader_id)
         if self._connection is not None and target != self._connected_to:
             self._drop(self._connection, "the leader has moved")
-            self._questions.drop()
         self.fetcher.hurry()
         self.pump_soon()
 
@@ -190,7 +192,7 @@ class FetcherLink:
             self._timer = None
         if self._connecting is not None:
             self._connecting.cancel()
-        self._questions.close()
+        self._release_questions()
         self._context.lost.withdraw(self.fetcher.leader_id)  # no link needs this leader any more
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -198,7 +200,14 @@ class FetcherLink:
 
     async def ask(self, message: Request[R]) -> R:
         """Send a request to the leader; see `LeaderLink`."""
-        return await self._questions.request(message, self._context.timeout_ms)
+        if self._closed:
+            raise ConnectionError("the link to the leader is closed")
+        context = self._context
+        peer = context.peers.peer(self.fetcher.leader_id, self._questions)
+        return await peer.request(message, context.timeout_ms)
+
+    def _release_questions(self) -> None:
+        self._context.peers.release(self.fetcher.leader_id, self._questions)
 
     # --- sending ------------------------------------------------------------------------------
 
@@ -373,7 +382,7 @@ class FetcherLink:
                 del resetting[partition]
             self._resets -= 1
             if not self._resets:
-                self._questions.drop()
+                self._release_questions()
 
     async def _reset_one(self, wanted: Reset) -> None:
         context, partition = self._context, wanted.partition

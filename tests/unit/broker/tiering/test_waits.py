@@ -119,9 +119,9 @@ WAITS: Final[dict[str, tuple[str, str]]] = {
         "self.indexes.get self.store.read_log self.files.run",
     ),
     "time_search._Met.breathe": (READS, "asyncio.sleep"),
-    "topic_link.TopicLink.append": (METADATA, "self._leading(number, 'write').request"),
+    "topic_link.TopicLink.append": (METADATA, "self._leading(number).request"),
     "topic_link.TopicLink.read": (METADATA, "peer.request"),
-    "topic_link.TopicLink.bound": (METADATA, "self._leading(number, 'write').request"),
+    "topic_link.TopicLink.bound": (METADATA, "self._leading(number).request"),
     "turns.Turns.__aenter__": (TURNS, "turn"),
     "segment_store.SegmentStore.copy": (PLANS, "self._put_log self._put self._put"),
     "segment_store.SegmentStore._put_log": (

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from broker.metadata.cache import MetadataCache
+from broker.peers.peer import Registration
+from broker.peers.pool import PeerPool
 from broker.replication.fetching.connections import (
     FetcherContext,
     FetcherLink,
@@ -40,6 +43,17 @@ class OneAnswer:
         self.aborted = True
 
 
+class OneAddress(PeerPool):
+    """A pool that finds each broker at one address."""
+
+    def __init__(self, metadata: MetadataCache, address: tuple[str, int] | None) -> None:
+        super().__init__(metadata, listener="PLAINTEXT")
+        self.address = address
+
+    def registration(self, broker_id: int) -> Registration | None:
+        return None if self.address is None else Registration(self.address, 1)
+
+
 def context_of(
     c: Cluster,
     supervisor: Supervisor,
@@ -49,6 +63,7 @@ def context_of(
     return FetcherContext(
         node_id=2,
         endpoint=lambda _: address,
+        peers=OneAddress(c[2].metadata, address),
         broker_epoch=lambda: 1,
         clock=c.clock,
         supervisor=supervisor,
@@ -355,9 +370,9 @@ async def test_offset_reset_uses_a_connection_apart_from_a_waiting_fetch() -> No
         wanted = Reset(partition, ErrorCode.OFFSET_OUT_OF_RANGE, partition.leader_epoch, -1)
         await asyncio.gather(link._reset(wanted), link._reset(wanted))
         assert asking.answers == 2
-        await until(
-            lambda: len(list(server.connections)) == 1
-        )  # the other one is not needed any more
+        # The other one is not needed any more.
+        own = "broker-2-fetcher-0-of-leader-1"
+        await until(lambda: [one.client_id for one in server.connections] == [own])
         fetchers.close()
         await link._reset(wanted)
         assert asking.answers == 2, "a link that is closed asks nobody"
