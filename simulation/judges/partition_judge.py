@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from broker.replication.fetching.fetcher import Fetcher, Followed
+from broker.replication.fetching.fetcher import Fetcher
+from broker.replication.fetching.followed import Followed
 from simulation.judges.judge import Judge
 from simulation.world.invariants import require
 
