@@ -159,18 +159,18 @@ class ElectionContext:
         target: Target = AS_IT_IS,
         election: Election | None = None,
         touch: bool = False,
-        told: LocalLogTable | None = None,
+        reported_logs: LocalLogTable | None = None,
     ) -> PartitionChange | None:
         """Return the change that takes the partition to `target`, None if nothing changes.
 
         Args:
             election: None for the topic's automatic election.
             touch: write a record even if nothing changes, to move the partition epoch.
-            `told`: all known local logs, after a leader's report; None without a report.
+            `reported_logs`: all known local logs, after a leader's report; None without a report.
         """
         rules = self.rules(topic)
         election = rules.election if election is None else election
-        table = partition.local_logs if told is None else told
+        table = partition.local_logs if reported_logs is None else reported_logs
         lives, short = table.lives, 0
         if lives:
             short_of = rules.short
@@ -192,10 +192,12 @@ class ElectionContext:
                     election=election,
                     cause=cause,
                     safety=rules.safety,
-                    told=told,
+                    reported_logs=reported_logs,
                 )
                 if not self._treats_alike(rules, partition, target, table):
-                    return written(known, partition, index, told=told is not None, touch=touch)
+                    return written(
+                        known, partition, index, is_report=reported_logs is not None, touch=touch
+                    )
                 self._known[asked] = known
             self._asked_last, self._known_last = asked, known
         known = self._known_last
@@ -203,7 +205,7 @@ class ElectionContext:
         if record is not None and table is partition.local_logs:
             return PartitionChange(record, known.elected)
         decided = Decided(topic.id, record, known.elected, NO_LOCAL_LOGS if table is OFF else table)
-        return written(decided, partition, index, told=told is not None, touch=touch)
+        return written(decided, partition, index, is_report=reported_logs is not None, touch=touch)
 
     def _treats_alike(
         self, rules: TopicRules, partition: PartitionImage, target: Target, table: LocalLogTable

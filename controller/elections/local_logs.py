@@ -144,18 +144,18 @@ def eligible_first(replicas: tuple[int, ...], short: tuple[int, ...]) -> tuple[i
     return tuple(sorted(replicas, key=short.__contains__)) if short else replicas
 
 
-Told: TypeAlias = tuple[int, int, LocalLogStats]
+ReportedLog: TypeAlias = tuple[int, int, LocalLogStats]
 """A leader's report about an ISR member: broker, broker epoch, stats."""
 
 
-def with_report(table: LocalLogTable, told: Iterable[Told], now_ms: int) -> LocalLogTable:
+def with_report(table: LocalLogTable, reports: Iterable[ReportedLog], now_ms: int) -> LocalLogTable:
     """Return the table after a leader's report.
 
     Unknown values in the report leave known ones of the same incarnation unchanged: a new leader
     knows only its own log.
     """
     rows = {row[0][0]: row for row in table.rows}
-    for broker_id, broker_epoch, (start_ms, size) in told:
+    for broker_id, broker_epoch, (start_ms, size) in reports:
         if start_ms < 0 and size < 0:
             continue
         life, known = (broker_id, broker_epoch), rows.get(broker_id)

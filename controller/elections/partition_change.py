@@ -154,7 +154,7 @@ class _Draft:
         before: PartitionImage,
         target: Target,
         safety: Safety,
-        told: LocalLogTable | None,
+        reported_logs: LocalLogTable | None,
     ) -> None:
         self.replicas = before.replicas if target.replicas is None else target.replicas
         self.directories = before.directories if target.directories is None else target.directories
@@ -168,7 +168,7 @@ class _Draft:
         self.elr = before.elr
         self.last_known_elr = before.last_known_elr
         self.leader = before.leader
-        self.local_logs = before.local_logs if told is None else told
+        self.local_logs = before.local_logs if reported_logs is None else reported_logs
         self.recovery_state: int = before.recovery_state
         if target.recovery_state is not None:
             self.recovery_state = int(target.recovery_state)
@@ -190,7 +190,7 @@ def decide_change(
     election: Election,
     cause: Cause,
     safety: Safety,
-    told: LocalLogTable | None,
+    reported_logs: LocalLogTable | None,
 ) -> Decided:
     """Decide the change that takes `partition` to `target`, and the election that follows from it.
 
@@ -198,9 +198,9 @@ def decide_change(
     the cause, and the kind of election if the leader changes.
 
     Args:
-        `told`: all known local logs, after a leader's report; None without a report.
+        `reported_logs`: all known local logs, after a leader's report; None without a report.
     """
-    draft = _Draft(partition, target, safety, told)
+    draft = _Draft(partition, target, safety, reported_logs)
     place = PartitionReplicas(topic_id, partition_id, draft.replicas, draft.directories)
     eligibility_of = partial(safety.eligibility_of, place)
     _drop_offline(draft, eligibility_of, safety)
@@ -229,7 +229,7 @@ def written(
     partition: PartitionImage,
     partition_id: int,
     *,
-    told: bool,
+    is_report: bool,
     touch: bool,
 ) -> PartitionChange | None:
     """Return the change with its local logs, None if nothing changes.
@@ -237,14 +237,14 @@ def written(
     The record in `decided` may be modified.
 
     Args:
-        `told`: the local logs come from a leader's report, so a difference in them is a change by
-            itself.
+        `is_report`: the local logs come from a leader's report, so a difference in them is a change
+            by itself.
         touch: if nothing changes, repeat the ISR in a record: its replay only moves the partition
             epoch.
     """
     record, after = decided.record, decided.local_logs
     news = after is not partition.local_logs and after != partition.local_logs
-    news = news and (told or record is not None)
+    news = news and (is_report or record is not None)
     if record is None:
         if not (news or touch):
             return None

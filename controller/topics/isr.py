@@ -172,7 +172,7 @@ def _alter(
             proposal.leader_recovery_state,
         ),
         touch=True,
-        told=_local_logs(elections, topic, current, members),
+        reported_logs=_local_logs(elections, topic, current, members),
     )
     if change is None:
         return IsrAnswer(proposal.partition_index, ErrorCode.NONE, current), None

@@ -108,9 +108,9 @@ def change_partition(
     partition: PartitionImage, *, topic_id: bytes, partition_id: int, touch: bool, **given: Any
 ) -> PartitionChange | None:
     decided = decide_change(
-        partition, topic_id=topic_id, partition_id=partition_id, told=None, **given
+        partition, topic_id=topic_id, partition_id=partition_id, reported_logs=None, **given
     )
-    return written(decided, partition, partition_id, told=False, touch=touch)
+    return written(decided, partition, partition_id, is_report=False, touch=touch)
 
 
 def change(before: PartitionImage, line: str) -> PartitionChange | None:

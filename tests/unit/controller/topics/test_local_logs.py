@@ -394,7 +394,7 @@ def test_shared_decision_equals_single_decisions(
                         Cause.ISR_CHANGE,
                         target=target,
                         touch=touch,
-                        told=told,
+                        reported_logs=told,
                     )
                     for elections in (together, ElectionContext(view, change))
                 )
