@@ -26,8 +26,8 @@ def unhit(documents: Sequence[Document]) -> list[str]:
 def _shapes(documents: Sequence[Document]) -> Iterator[str]:
     for what in ("controllers", "brokers", "layout"):
         found = Counter(one["shape"][what] for one in documents)
-        told = ", ".join(f"{value}: {count}" for value, count in sorted(found.items()))
-        yield f"{what:<12} {told}"
+        parts = ", ".join(f"{value}: {count}" for value, count in sorted(found.items()))
+        yield f"{what:<12} {parts}"
 
 
 def _faults(documents: Sequence[Document]) -> Iterator[str]:

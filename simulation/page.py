@@ -212,8 +212,8 @@ if (broken) { on('first', toBroken); select(broken, %(near)d * 2); } else draw()
 def page(story: Story, about: Sequence[str], replay: str) -> str:
     """Return the whole page. `about` describes the cluster, `replay` is the command that plays it
     again."""
-    told = story.tell()
-    axis = _axis(story, told)
+    entries = story.tell()
+    axis = _axis(story, entries)
     rows = rows_of(story, axis)
     drawn = lanes(axis, rows, story.title)
     drawn = drawn.replace("</svg>", "".join(arrows(story.messages, rows, axis)) + "</svg>")
@@ -233,12 +233,12 @@ def page(story: Story, about: Sequence[str], replay: str) -> str:
         f"<style>{STYLE}{colours}{OWN_STYLE}</style></head><body>{patterns(OTHER_FILLS)}"
         f"{_head(story, about, replay)}"
         f'<figure id="lanes"><div id="axis">{ticks}</div><div id="rows">{drawn}</div></figure>'
-        f"{_legend(story.nodes)}{_table(told)}<script>{script}</script></body></html>\n"
+        f"{_legend(story.nodes)}{_table(entries)}<script>{script}</script></body></html>\n"
     )
 
 
-def _axis(story: Story, told: Sequence[Entry]) -> ExactAxis:
-    first = told[0].at_s if told else 0.0
+def _axis(story: Story, entries: Sequence[Entry]) -> ExactAxis:
+    first = entries[0].at_s if entries else 0.0
     return ExactAxis(int(first * 1000), int(story.ends_s * 1000) + 1)
 
 
@@ -331,12 +331,12 @@ def _legend(nodes: Iterable[int]) -> str:
     )
 
 
-def _table(told: Iterable[Entry]) -> str:
+def _table(entries: Iterable[Entry]) -> str:
     rows = "".join(
         f'<tr data-t="{one.at_s * 1000:.3f}"{_row_class(one)}>'
         f'<td class="at">{one.at_s:.6f} s</td><td class="at">{one.number or ""}</td>'
         f'<td class="name">{escape(one.lane)}</td><td>{escape(one.text)}</td></tr>'
-        for one in told
+        for one in entries
     )
     return (
         '<h2>The story</h2><p>Only rows with <input id="filter" placeholder="t0-1, fault, ISR">'

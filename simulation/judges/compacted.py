@@ -34,7 +34,7 @@ class KeyTable:
 
     records: dict[int, Keyed] = field(default_factory=dict)
     newest: dict[bytes, int] = field(default_factory=dict)
-    held: dict[int, set[int]] = field(default_factory=dict)
+    tombstones: dict[int, set[int]] = field(default_factory=dict)
     """Offsets of the deletions that each broker's log has held."""
     undead: set[bytes] = field(default_factory=set)
 
@@ -46,7 +46,7 @@ class KeyTable:
     def holds(self, broker_id: int, found: Mapping[int, Keyed]) -> None:
         """Note that a broker's log has these committed records."""
         deletions = {offset for offset, record in found.items() if record.value is None}
-        self.held.setdefault(broker_id, set()).update(deletions)
+        self.tombstones.setdefault(broker_id, set()).update(deletions)
 
     def see(self, found: Mapping[int, Keyed]) -> None:
         """Note that a log had these records, which may or may not be committed: keys that they
@@ -55,7 +55,9 @@ class KeyTable:
 
     def ends(self, broker_id: int, end: int) -> None:
         """Note that a broker's log was opened or cut, and ends there."""
-        self.held[broker_id] = {one for one in self.held.get(broker_id, ()) if one < end}
+        self.tombstones[broker_id] = {
+            one for one in self.tombstones.get(broker_id, ()) if one < end
+        }
 
     def problem(self, found: Mapping[int, Keyed], begin: int, end: int) -> str | None:
         """Return a violation in a log that has these records from `begin` to `end`, else None.
@@ -83,7 +85,7 @@ class KeyTable:
             newest = self.newest[key]
             if newest <= offset:
                 continue
-            if broker_id is None or newest in self.held.get(broker_id, ()):
+            if broker_id is None or newest in self.tombstones.get(broker_id, ()):
                 return f"{key!r} is there at {offset}, its deletion at {newest} is gone"
             self.undead.add(key)
         return None

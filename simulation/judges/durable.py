@@ -43,7 +43,7 @@ class DurableJudge(Judge):
         self._world = world
         self._flushed: dict[NodeLife, int] = {}
         self._marks: dict[NodeLife, int] = {}
-        self._led: dict[NodeLife, bool] = {}
+        self._leads: dict[NodeLife, bool] = {}
         """True for each process that led its quorum at the last check."""
         self._has: dict[tuple[int, bytes | None], int] = {}
         """The flushed end of the metadata log that was seen on each disk of a voter."""
@@ -116,7 +116,7 @@ class DurableJudge(Judge):
                 f"M14: {life} calls its metadata log durable up to {flushed}, and it is not",
             )
             self._has[life.machine.node_id, life.machine.directory_id] = flushed
-        led, self._led[life] = self._led.get(life, False), quorum.is_leader
+        was_leader, self._leads[life] = self._leads.get(life, False), quorum.is_leader
         mark = quorum.high_watermark or 0
         if mark <= self._marks.get(life, 0):
             return
@@ -136,7 +136,7 @@ class DurableJudge(Judge):
                 "it on disk",
             )
         # A leader may commit and become follower in the same callback.
-        elif not (led and committed):
+        elif not (was_leader and committed):
             require(
                 self._survives(files, log, mark),
                 f"M14: {life} takes {mark} for committed, and would not have it after a power cut",
@@ -150,7 +150,7 @@ class DurableJudge(Judge):
 
     def _look_at_log(self, life: NodeLife, files: LossyFiles, log: Log) -> None:
         where = f"{life}, {log.topic}-{log.partition}"
-        point, told = log.recovery_point, log.bounds.checkpointed_recovery_point
+        point, checkpointed = log.recovery_point, log.bounds.checkpointed_recovery_point
         if log.bounds.truncations:
             back = first_coming_back(files, self._unsettled(files, log), log)
             told_mark = log.bounds.durable_high_watermark
@@ -159,7 +159,7 @@ class DurableJudge(Judge):
                     f"P4: {where} writes the high watermark {told_mark} to its "
                     f"checkpoint, a power cut brings back what was cut at {back}"
                 )
-        bounds = (point, told, len(log.segments), log.bounds.truncations)
+        bounds = (point, checkpointed, len(log.segments), log.bounds.truncations)
         if bounds == self._seen.get(log):
             return
         self._seen[log] = bounds
@@ -171,13 +171,13 @@ class DurableJudge(Judge):
             self._survives(files, log, point),
             f"P18: {where}: recovery point {point}, a power cut takes some of it",
         )
-        if told > point:
+        if checkpointed > point:
             # Recovery uses the checkpoint file, and reads no closed segment below its value.
             for segment, following in zip(log.segments, list(log.segments)[1:], strict=False):
                 require(
-                    following.base_offset > told or _has_all(files, segment),
-                    f"P18: {where}: the checkpoint has {told}, a power cut takes some of the "
-                    f"segment {segment.base_offset}",
+                    following.base_offset > checkpointed or _has_all(files, segment),
+                    f"P18: {where}: the checkpoint has {checkpointed}, a power cut takes some of "
+                    f"the segment {segment.base_offset}",
                 )
 
     # --- disks ------------------------------------------------------------------------------------

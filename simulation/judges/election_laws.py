@@ -215,17 +215,17 @@ class ElectionLaws:
         self, one: Election, won: Answer, others: Iterable[int], *, may_be_silent: bool
     ) -> None:
         for other in others:
-            told = self._answer(one, other)
-            if told is None and may_be_silent:
+            reported = self._answer(one, other)
+            if reported is None and may_be_silent:
                 continue  # its directory may be gone
             require(
-                told is not None and not one.fenced(other),
+                reported is not None and not one.fenced(other),
                 f"P21: {one.where}: {one.new.leader} is elected for its log; {other} may have "
                 f"everything, and has not said what it has",
             )
             require(
-                told is None or told <= won,
-                f"P21: {one.where}: {one.new.leader} is elected with {won}, {other} has {told}",
+                reported is None or reported <= won,
+                f"P21: {one.where}: {one.new.leader} is elected with {won}, {other} has {reported}",
             )
 
     def _answer(self, one: Election, broker_id: int) -> Answer | None:

@@ -128,10 +128,10 @@ class GroupTruth:
         self.names[member_id] = member
         owned = self.owned.setdefault(generation, {})
         owned[member] = share
-        told = set(owned.values())
+        assigned = set(owned.values())
         plans = self.plans.get(generation, [])
         require(
-            any(told <= {*plan.values(), frozenset()} for plan in plans),
+            any(assigned <= {*plan.values(), frozenset()} for plan in plans),
             f"G1: {where}: {owned} is not a leader's assignment: {plans}",
         )
         every = [one for each in owned.values() for one in each]

@@ -67,8 +67,10 @@ class Views:
 def judge_hint(where: str, key: Key, named: Named, images: list[MetadataImage]) -> None:
     """Raise Violation unless one of the images allows the named leader."""
     wrong = [_objection(key, named, image) for image in images]
-    told = "; ".join(dict.fromkeys(one for one in wrong if one))
-    require(None in wrong, f"P24: {where} names {named}: {told or 'it has no metadata image'}")
+    objections = "; ".join(dict.fromkeys(one for one in wrong if one))
+    require(
+        None in wrong, f"P24: {where} names {named}: {objections or 'it has no metadata image'}"
+    )
 
 
 def _objection(key: Key, named: Named, image: MetadataImage) -> str | None:

@@ -175,8 +175,8 @@ class LocalLogJudge(Judge):
     def _judge(self, one: Election, written_ms: int) -> None:
         try:
             _look_at_places(one, self._truth.moves.get((one.topic, one.key[1]), ()))
-            told = getattr(one.record, "local_logs", None)
-            if told is not None and one.new.local_logs != one.old.local_logs:
+            reported = getattr(one.record, "local_logs", None)
+            if reported is not None and one.new.local_logs != one.old.local_logs:
                 self._look_at_table(one)
             if one.new.leader not in (one.old.leader, -1) and one.new.local_logs:
                 self._look_at_election(one, written_ms)

@@ -199,9 +199,9 @@ def _look_at_folder(where: str, folder: str, machine: Machine, was_at: int) -> N
     if MARKER in names or min(bases, default=0) in (0, was_at):
         return
     path = posixpath.join(folder, LEADER_EPOCH_CHECKPOINT)
-    told = decode_epochs(disk.read(path)) if LEADER_EPOCH_CHECKPOINT in names else []
-    known = any(one.start_offset < min(bases) for one in told)
-    require(known, f"{where} ended about to begin at {min(bases)}, no marker, epochs {told}")
+    saved = decode_epochs(disk.read(path)) if LEADER_EPOCH_CHECKPOINT in names else []
+    known = any(one.start_offset < min(bases) for one in saved)
+    require(known, f"{where} ended about to begin at {min(bases)}, no marker, epochs {saved}")
 
 
 def _find(life: NodeLife, key: Key) -> Partition | None:

@@ -35,9 +35,9 @@ class PartitionJudge(Judge):
 
         def taken(fetcher: Fetcher, key: Any, followed: Followed, data: Any, *more: Any) -> Any:
             appended = take_over(fetcher, key, followed, data, *more)
-            told, one = data.diverging_epoch, followed.partition
-            if told.epoch >= 0 and one.log.failure is None:
-                self._look_at_cut(one, told.epoch, told.end_offset)
+            diverging, one = data.diverging_epoch, followed.partition
+            if diverging.epoch >= 0 and one.log.failure is None:
+                self._look_at_cut(one, diverging.epoch, diverging.end_offset)
             return appended
 
         with mock.patch.object(Fetcher, "_take_over", taken):

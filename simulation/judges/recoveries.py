@@ -71,15 +71,17 @@ class RecoveryJudge(Judge):
             for info in topic.partition_log_info:
                 if info.error_code:
                     continue
-                told = Answer(info.last_written_leader_epoch, info.log_end_offset)
+                reported = Answer(info.last_written_leader_epoch, info.log_end_offset)
                 log = broker.replicas.find_by_id(topic.topic_id, info.partition).log
                 has = _end_of(log)
-                if told != has and not (has.end == told.end == log.local_log_start_offset):
+                if reported != has and not (has.end == reported.end == log.local_log_start_offset):
                     where = f"{log.topic}-{log.partition} of {broker.node_id}"
-                    self._lies.append(f"P21: {where} ends with {has}, the broker reports {told}")
+                    self._lies.append(
+                        f"P21: {where} ends with {has}, the broker reports {reported}"
+                    )
                 key = (topic.topic_id, info.partition)
                 life, epoch = response.broker_epoch, info.current_leader_epoch
-                self._laws.answered(key, broker.node_id, life, epoch, told)
+                self._laws.answered(key, broker.node_id, life, epoch, reported)
 
     def after(self, life: NodeLife) -> None:
         """Raise Violation if a broker's answer was false."""

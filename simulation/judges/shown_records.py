@@ -118,8 +118,8 @@ class ShownRecords:
         log = one.log
         path = posixpath.join(log.directory, LEADER_EPOCH_CHECKPOINT)
         file = log.files.read(path) if log.files.exists(path) else b"0\n0\n"
-        told = {entry.epoch for entry in decode_epochs(file)}
-        require(shown <= told, f"P18: {where} shows {shown}, its epoch file has {told}")
+        saved = {entry.epoch for entry in decode_epochs(file)}
+        require(shown <= saved, f"P18: {where} shows {shown}, its epoch file has {saved}")
         self._checked_epochs[one] = max(shown)
 
     def _may_show(

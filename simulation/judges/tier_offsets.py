@@ -80,15 +80,18 @@ def judge_listed(
     where = f"S8: {one}"
     require(one.first.offset <= one.start.offset, f"{where}: log start goes back")
     starts, local_starts = (set(each) for each in zip(*bounds, strict=True))
-    for told in (one.first, one.start):
-        require(told.offset in starts, f"{where}: {told}, the log starts were {starts}")
+    for reported in (one.first, one.start):
+        require(reported.offset in starts, f"{where}: {reported}, the log starts were {starts}")
     local = one.local.offset
     require(local in local_starts, f"{where}: {local}, local starts were {local_starts}")
     require(one.start.offset <= one.latest.offset <= truth.end, f"{where}: committed {truth.end}")
     _judge_tiered(where, one, ends, least)
-    for told in (one.first, one.local, one.tiered, one.start):
-        epoch = _epoch_of(truth, told.offset)
-        require(-1 in (epoch, told.epoch) or told.epoch == epoch, f"{where}: {told} is of {epoch}")
+    for reported in (one.first, one.local, one.tiered, one.start):
+        epoch = _epoch_of(truth, reported.offset)
+        require(
+            -1 in (epoch, reported.epoch) or reported.epoch == epoch,
+            f"{where}: {reported} is of {epoch}",
+        )
     _judge_times(where, one, truth)
 
 

@@ -107,11 +107,11 @@ class TierJudge(Judge):
             "listed": 0,
         }
         if self._on:
-            world.store.told = self._hear
+            world.store.observer = self._note_touch
 
     # --- what happens ---------------------------------------------------------------------------
 
-    def _hear(self, touch: Touch) -> None:
+    def _note_touch(self, touch: Touch) -> None:
         # This runs inside a node's own code, where the judge must not raise.
         self._touched.append(touch)
 
@@ -238,20 +238,20 @@ class TierJudge(Judge):
                     epoch_at(copy.epochs, max(base, copy.begins)) == epoch,
                     f"S2: {copy} of {truth.name} has {copy.epochs}, {base} is of epoch {epoch}",
                 )
-        led = self._leads.get((change.broker_id, copy.key))
+        leadership = self._leads.get((change.broker_id, copy.key))
         if copy.key in self.state.losses.keys:
             return
-        if led is None or led.life.machine.life is not led.life:
+        if leadership is None or leadership.life.machine.life is not leadership.life:
             return
-        if not _is_being_copied(led.life, copy):
+        if not _is_being_copied(leadership.life, copy):
             return
         known = []
         for one in self.state.truth.finished(copy.key):
             partition, at = self._finished[one.segment_id]
-            if at < led.known and partition in self._read:
+            if at < leadership.known and partition in self._read:
                 known.append(one)
         twice = known and hole(known, copy.epochs, copy.begins, copy.last + 1) is None
-        require(not twice, f"S6: {led.life} copies {copy} of {truth.name}: {known} have it")
+        require(not twice, f"S6: {leadership.life} copies {copy} of {truth.name}: {known} have it")
 
     def _look_at_finished(self, copy: Copy) -> None:
         """Judge a finished copy: all objects are there, and its log is the committed one
@@ -336,12 +336,16 @@ class TierJudge(Judge):
 
     def _look_at_leader(self, life: NodeLife, one: Partition) -> None:
         key, node_id = (one.topic_id, one.index), life.machine.node_id
-        led = self._leads.get((node_id, key))
-        if led is None or (led.life, led.epoch) != (life, one.leader_epoch):
+        leadership = self._leads.get((node_id, key))
+        if leadership is None or (leadership.life, leadership.epoch) != (life, one.leader_epoch):
             now_s = self._world.loop.time()
             known = self._known(key)
-            if led is not None and led.life is life and now_s - led.since_s < AGAIN_S:
-                known = led.known
+            if (
+                leadership is not None
+                and leadership.life is life
+                and now_s - leadership.since_s < AGAIN_S
+            ):
+                known = leadership.known
             self._leads[node_id, key] = Leadership(life, one.leader_epoch, now_s, known)
 
     def _known(self, key: Key) -> int:

@@ -63,13 +63,13 @@ class VoteJudge(Judge):
         first = self._given.setdefault((machine.node_id, machine.directory_id, epoch), candidate)
         path = driver.log.state_file.path
         file = json.loads(machine.disk.read(path)) if machine.disk.exists(path) else {}
-        told = (file.get("leaderEpoch", -1), file.get("votedId", -1))
+        written = (file.get("leaderEpoch", -1), file.get("votedId", -1))
         if first != candidate:
             self._broken.append(f"M3: {life} votes for {first} and {candidate} in epoch {epoch}")
-        elif told[0] < epoch or (told[0] == epoch and told[1] != candidate.id):
+        elif written[0] < epoch or (written[0] == epoch and written[1] != candidate.id):
             self._broken.append(
                 f"M3: {life} votes for {candidate} in epoch {epoch}; on disk are the epoch and "
-                f"vote {told}"
+                f"vote {written}"
             )
 
     def after(self, life: NodeLife) -> None:

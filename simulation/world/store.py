@@ -83,11 +83,11 @@ class Touch(NamedTuple):
 
 
 class SimStore:
-    """The store. It calls `told` with every touch."""
+    """The store. It calls `observer` with every touch."""
 
     def __init__(self, trace: Trace, seed: int) -> None:
         self.bucket = MemoryObjects()
-        self.told: Callable[[Touch], None] = lambda touch: None
+        self.observer: Callable[[Touch], None] = lambda touch: None
         self.stops: list[CallStop] = []
         self.hangs_until_s = 0.0
         """Loop time by which every hanging call of removed troubles has ended; a call that began
@@ -130,7 +130,7 @@ class SimStore:
         """Record an access to the bucket."""
         life = CURRENT_LIFE.get()
         self._trace.add(f"{life} {what} {key}")
-        self.told(Touch(life, what, key))
+        self.observer(Touch(life, what, key))
 
     def _settle(self) -> None:
         for host, way in self._ways.items():

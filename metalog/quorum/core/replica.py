@@ -149,10 +149,10 @@ class Replica:
         self.persist_state()
         # A resigned leader keeps its own id on disk, so that it never votes in that epoch again.
         # For all others the epoch has no leader any more.
-        told = LeaderChanged(self.active_leader_id, self.epoch)
-        if told != self._announced and not isinstance(self.state, ElectionState):
-            self._announced = told
-            self.effects.append(told)
+        change = LeaderChanged(self.active_leader_id, self.epoch)
+        if change != self._announced and not isinstance(self.state, ElectionState):
+            self._announced = change
+            self.effects.append(change)
 
     def persist_state(self) -> None:
         state = QuorumState(self.epoch, self.leader_id, self.voted)
