@@ -27,6 +27,7 @@ from storage.log.producers import EndMarker, Origin
 from storage.log.rolling import must_roll
 from storage.log.segment import MAX_RELATIVE, Segment
 from storage.log.segments import Segments
+from storage.log.verification import NO_VERIFICATION, TransactionGuard
 
 
 class LogAppender:
@@ -71,6 +72,7 @@ class LogAppender:
         *,
         header: BatchHeader | None = None,
         log_append_time_ms: int = -1,
+        guard: TransactionGuard | None = NO_VERIFICATION,
     ) -> AppendInfo:
         """Assign offsets and the epoch to validated batches and write them, all or none.
 
@@ -78,6 +80,8 @@ class LogAppender:
             buf: whole batches; a writable buffer is patched in place, any other is not copied.
             header: the header of the only batch, if the caller has parsed it already.
             log_append_time_ms: returned in the result.
+            guard: of a producer that begins a transaction with these batches; None if it was not
+            verified, and then it must not begin one.
 
         Raises:
             ApiError: the errors of `ProducerStates.check`; RECORD_LIST_TOO_LARGE if the batches
@@ -85,12 +89,12 @@ class LogAppender:
             LogFailed: the disk refused, now or before.
             InvariantViolated: the epoch is lower than the log's.
         """
-        guard = self._guard
-        if guard.failure is not None:
-            raise LogFailed(guard.directory, guard.failure)
+        log_guard = self._guard
+        if log_guard.failure is not None:
+            raise LogFailed(log_guard.directory, log_guard.failure)
         if leader_epoch < self._epochs.latest_epoch:
             raise InvariantViolated(
-                f"{guard.directory}: append in epoch {leader_epoch} "
+                f"{log_guard.directory}: append in epoch {leader_epoch} "
                 f"after {self._epochs.latest_epoch}"
             )
         size = len(buf)
@@ -112,7 +116,7 @@ class LogAppender:
                 log_append_time_ms, bounds.log_start_offset,
             )  # fmt: skip
         headers = (header,) if header is not None else whole_batches(buf)
-        duplicate = self._producers.check(headers, origin)
+        duplicate = self._producers.check(headers, origin, guard, leader_epoch)
         if duplicate is not None:
             return AppendInfo(
                 duplicate.first_offset, duplicate.last_offset, duplicate.timestamp_ms,

@@ -32,6 +32,7 @@ from protocol.batch.header import (
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
 )
@@ -42,6 +43,7 @@ from runtime.marks import mark
 from storage.log.errors import CorruptLog
 from storage.log.indexes import AbortedTxn
 from storage.log.unstable import UnstableTransactions
+from storage.log.verification import NO_VERIFICATION, TransactionGuard, TransactionGuards
 
 if TYPE_CHECKING:
     from storage.log.snapshot_capture import SnapshotCapture
@@ -133,7 +135,7 @@ class ProducerState:
 
     __slots__ = (
         "batches", "began_at", "coordinator_epoch", "epoch", "last_timestamp_ms", "producer_id",
-        "txn_first_offset",
+        "txn_epoch", "txn_first_offset",
     )  # fmt: skip
 
     def __init__(self, producer_id: int) -> None:
@@ -143,6 +145,8 @@ class ProducerState:
         self.last_timestamp_ms = NO_TIMESTAMP
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.txn_first_offset: int | None = None
+        self.txn_epoch = NO_PRODUCER_EPOCH
+        """Producer epoch of the newest batch of the open transaction."""
         self.began_at = 0
         """First sequence number of this epoch that the log is known to have contained."""
 
@@ -164,6 +168,11 @@ class ProducerState:
                 return batch
         return None
 
+    def has_open(self, header: BatchHeader) -> bool:
+        """Return whether the batch belongs to the open transaction. One of an older producer epoch
+        is not its transaction, even if that has no marker yet."""
+        return self.txn_first_offset is not None and self.txn_epoch == header.producer_epoch
+
     def raise_epoch(self, epoch: int) -> None:
         if epoch != self.epoch:
             self.batches.clear()
@@ -172,11 +181,11 @@ class ProducerState:
 
     def __eq__(self, other: object) -> bool:
         # `began_at` is not compared: it is lost when its records are removed, and snapshots lack
-        # it.
+        # it. They lack `txn_epoch`, too.
         return isinstance(other, ProducerState) and all(
             getattr(self, name) == getattr(other, name)
             for name in self.__slots__
-            if name != "began_at"
+            if name not in ("began_at", "txn_epoch")
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -196,12 +205,13 @@ class ProducerStates:
         is forgotten (`producer.id.expiration.ms`).
     """
 
-    __slots__ = ("_producers", "capture", "expiration_ms", "unstable")
+    __slots__ = ("_producers", "capture", "expiration_ms", "guards", "unstable")
 
     def __init__(self, expiration_ms: int) -> None:
         self.expiration_ms = expiration_ms
         self._producers: dict[int, ProducerState] = {}
         self.unstable = UnstableTransactions()
+        self.guards = TransactionGuards()
         self.capture: SnapshotCapture | None = None
         """A snapshot that is being encoded; producers are reported to it before they change."""
 
@@ -216,12 +226,26 @@ class ProducerStates:
 
     # Before the write ------------------------------------------------------------------------
 
-    def check(self, headers: Sequence[BatchHeader], origin: Origin) -> Remembered | None:
+    def check(
+        self,
+        headers: Sequence[BatchHeader],
+        origin: Origin,
+        guard: TransactionGuard | None = NO_VERIFICATION,
+        leader_epoch: int = -1,
+    ) -> Remembered | None:
         """Validate batches that are about to be appended. Returns the batch that a retry repeats.
 
-        Sequence numbers are checked for a client's batches only. Raises ApiError:
-        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, and
-        INVALID_TXN_STATE for a non-transactional batch while the producer has an open transaction.
+        Sequence numbers are checked for a client's batches only. The order is Kafka's: repetition,
+        epoch, guard, sequence (KAFKA-19690).
+
+        Args:
+            guard: the guard that the leader created for this append; None without verification.
+            leader_epoch: the epoch of the append.
+
+        Raises:
+            ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
+            DUPLICATE_SEQUENCE_NUMBER. INVALID_TXN_STATE for a non-transactional batch while the
+            producer has an open transaction, and for a batch that would begin one without a guard.
         """
         if origin is not Origin.CLIENT and origin is not Origin.COORDINATOR:
             return None
@@ -232,14 +256,11 @@ class ProducerStates:
             producer_id = header.producer_id
             if producer_id < 0:
                 continue
-            state = self._producers.get(producer_id)
-            if state is not None and producer_id not in staged:
-                if origin is Origin.CLIENT and not header.is_control:
-                    duplicate = state.duplicate_of(header)
-                    if duplicate is not None:
-                        return duplicate
-                self._check_one(state, header, origin)
-            elif producer_id in staged and origin is Origin.CLIENT:
+            if producer_id not in staged:
+                duplicate = self._check_first(header, origin, guard, leader_epoch)
+                if duplicate is not None:
+                    return duplicate
+            elif origin is Origin.CLIENT:
                 epoch, sequence = staged[producer_id]
                 _check_sequence(producer_id, epoch, sequence, header)
             staged[producer_id] = (header.producer_epoch, header.last_sequence)
@@ -247,7 +268,7 @@ class ProducerStates:
 
     def continues(self, header: BatchHeader) -> bool:
         """Return whether the batch has no producer id, or directly continues its producer's last
-        batch outside a transaction. True for nearly every batch."""
+        batch, outside a transaction or in one that is open. True for nearly every batch."""
         producer_id = header.producer_id
         if producer_id < 0:
             return True
@@ -257,8 +278,12 @@ class ProducerStates:
             and header.producer_epoch == state.epoch
             and bool(state.batches)
             and header.base_sequence == (state.batches[-1].last_sequence + 1) & _SEQUENCE_MASK
-            and state.txn_first_offset is None
             and not header.attributes & CONTROL_BIT
+            and (
+                state.has_open(header)
+                if header.attributes & TRANSACTIONAL_BIT
+                else state.txn_first_offset is None
+            )
         )
 
     def lacks_predecessors(self, header: BatchHeader) -> bool:
@@ -270,7 +295,30 @@ class ProducerStates:
         ahead = (header.base_sequence - expected) & _SEQUENCE_MASK
         return 0 < ahead < _HALF_OF_SEQUENCES
 
-    def _check_one(self, state: ProducerState, header: BatchHeader, origin: Origin) -> None:
+    def _check_first(
+        self,
+        header: BatchHeader,
+        origin: Origin,
+        guard: TransactionGuard | None,
+        leader_epoch: int,
+    ) -> Remembered | None:
+        """Validate the first batch of its producer in an append, as `check`."""
+        state = self._producers.get(header.producer_id)
+        if state is not None:
+            if origin is Origin.CLIENT and not header.is_control:
+                duplicate = state.duplicate_of(header)
+                if duplicate is not None:
+                    return duplicate
+            self._check_epoch(state, header)
+        if header.is_control:
+            return None
+        if header.is_transactional and (state is None or not state.has_open(header)):
+            self._check_guard(header, guard, leader_epoch)
+        if state is not None:
+            self._check_one(state, header, origin)
+        return None
+
+    def _check_epoch(self, state: ProducerState, header: BatchHeader) -> None:
         if header.producer_epoch < state.epoch:
             mark("producer.fenced")
             raise ApiError(
@@ -278,8 +326,18 @@ class ProducerStates:
                 f"Producer {state.producer_id} has epoch {state.epoch}, "
                 f"the batch {header.producer_epoch}",
             )
-        if header.is_control:
-            return
+
+    def _check_guard(
+        self, header: BatchHeader, guard: TransactionGuard | None, leader_epoch: int
+    ) -> None:
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        if not self.guards.verifies(producer_id, epoch, leader_epoch, guard):
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Producer {producer_id} has no open transaction in epoch {epoch}",
+            )
+
+    def _check_one(self, state: ProducerState, header: BatchHeader, origin: Origin) -> None:
         if origin is Origin.CLIENT and state.epoch != NO_PRODUCER_EPOCH:
             _check_sequence(
                 state.producer_id,
@@ -319,6 +377,7 @@ class ProducerStates:
             return self._end_transaction(state, header, base_offset, marker)
         if header.producer_epoch != state.epoch:
             state.raise_epoch(header.producer_epoch)
+            self.guards.remove(producer_id)
         timestamp_ms = header.max_timestamp
         delta = header.last_offset_delta
         if not state.batches:
@@ -327,15 +386,23 @@ class ProducerStates:
             Remembered(header.last_sequence, base_offset + delta, delta, timestamp_ms)
         )
         state.last_timestamp_ms = timestamp_ms
-        if header.is_transactional and state.txn_first_offset is None:
-            state.txn_first_offset = base_offset
-            self.unstable.begin(base_offset)
+        if header.attributes & TRANSACTIONAL_BIT and not state.has_open(header):
+            self._begin_transaction(state, header.producer_epoch, base_offset)
         return None
+
+    def _begin_transaction(self, state: ProducerState, epoch: int, offset: int) -> None:
+        """Open a transaction, or continue that of an older epoch until the marker of both."""
+        state.txn_epoch = epoch
+        self.guards.remove(state.producer_id)
+        if state.txn_first_offset is None:
+            state.txn_first_offset = offset
+            self.unstable.begin(offset)
 
     def _end_transaction(
         self, state: ProducerState, header: BatchHeader, offset: int, marker: EndMarker
     ) -> CompletedTxn | None:
         state.raise_epoch(header.producer_epoch)
+        self.guards.remove(state.producer_id)
         state.coordinator_epoch = marker.coordinator_epoch
         state.last_timestamp_ms = header.max_timestamp
         first_offset, state.txn_first_offset = state.txn_first_offset, None
@@ -395,6 +462,7 @@ class ProducerStates:
             state = self._producers.get(producer_id)
             if state is not None and self._expired(state, now_ms):
                 del self._producers[producer_id]
+                self.guards.remove(producer_id)
                 forgotten += 1
             if at % EXPIRY_STEP == 0:
                 yield forgotten
@@ -408,6 +476,7 @@ class ProducerStates:
     def clear(self) -> None:
         self._producers.clear()
         self.unstable.clear()
+        self.guards.clear()
 
     def reopen(self, aborted: Iterable[AbortedTxn]) -> None:
         """Open aborted transactions again: the log is about to end before their markers."""
@@ -415,7 +484,7 @@ class ProducerStates:
             state = self._producers.get(txn.producer_id)
             if state is None:
                 state = self._producers[txn.producer_id] = ProducerState(txn.producer_id)
-            state.txn_first_offset = txn.first_offset
+            state.txn_first_offset, state.txn_epoch = txn.first_offset, state.epoch
             self.unstable.add((txn.first_offset,))
 
     def leave_out_from(self, offset: int) -> None:
@@ -524,6 +593,7 @@ def _read_entry(data: bytes, pos: int) -> ProducerState:
         state.batches.append(Remembered(last_sequence, last_offset, offset_delta, timestamp_ms))
     if txn_first_offset >= 0:
         state.txn_first_offset = txn_first_offset
+        state.txn_epoch = epoch
     return state
 
 

@@ -13,6 +13,7 @@ from protocol.batch.validate import ValidBatch, check_batch, finish, keeps_bytes
 from protocol.errors import ApiError, ErrorCode
 from storage.log.errors import LogFailed
 from storage.log.producers import Origin
+from storage.log.verification import NO_VERIFICATION
 
 if TYPE_CHECKING:
     from storage.log.append import AppendInfo
@@ -115,6 +116,7 @@ class Appender:
                 now_ms,
                 header=header,
                 log_append_time_ms=log_append_time_ms,
+                guard=NO_VERIFICATION,
             )
         except LogFailed as error:
             self._storage_failed(partition, error.cause)
@@ -154,7 +156,9 @@ class Appender:
         if len(batch) > partition.rules.max_message_bytes:
             raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, None)
         try:
-            info = log.append_as_leader(batch, partition.leader_epoch, now_ms, Origin.COORDINATOR)
+            info = log.append_as_leader(
+                batch, partition.leader_epoch, now_ms, Origin.COORDINATOR, guard=NO_VERIFICATION
+            )
         except LogFailed as error:
             self._storage_failed(partition, error.cause)
             raise
