@@ -51,7 +51,7 @@ WAITS: Final[dict[str, tuple[str, str]]] = {
     "following.TierBeginnings._copy_before": (BEGINNINGS, "self._known"),
     "following.TierBeginnings._beginning": (
         BEGINNINGS,
-        "self.turns self._store.manifest asyncio.gather",
+        "self.turns self._store.manifest asyncio.gather self._store.read_whole",
     ),
     "following.TierBeginnings._known": (BEGINNINGS, "asyncio.timeout self._ready"),
     "index_cache.IndexCache.get": (READS, "asyncio.shield"),
