@@ -70,7 +70,7 @@ class LogDurability:
     async def flush(self) -> int:
         """Make all appended batches durable; see `Log.flush`."""
         self._guard.check()
-        if self._producers.states.capture is not None:
+        if self._producers.is_encoding:
             await self._finish_snapshot()
         bounds, guard, epochs = self._bounds, self._guard, self._epochs.cache
         target, truncations, removals = bounds.log_end_offset, bounds.truncations, self._removals

@@ -25,7 +25,7 @@ AT_ONCE_MAX: Final = 2_000
 class ProducerHistory:
     """The producers of one log: `states` at the log end, `snapshots` at segment starts."""
 
-    __slots__ = ("_bounds", "_clock", "_guard", "_report", "snapshots", "states")
+    __slots__ = ("_bounds", "_capture", "_clock", "_guard", "_report", "snapshots", "states")
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class ProducerHistory:
         self._guard = guard
         self._clock = clock
         self._report = report
+        self._capture: SnapshotCapture | None = None
 
     @property
     def lacks_beginning(self) -> bool:
@@ -68,6 +69,15 @@ class ProducerHistory:
         self.states.put_before(older)
         return True
 
+    @property
+    def is_encoding(self) -> bool:
+        """True if `snapshot_steps` must finish a snapshot."""
+        return self._capture is not None
+
+    def _encode(self, capture: SnapshotCapture | None) -> None:
+        self._capture = capture
+        self.states.before_change = None if capture is None else capture.keep
+
     def take_snapshot(self, offset: int) -> None:
         """Write a snapshot, unless the state lacks its beginning: the next start would mistake such
         a snapshot for a complete one. Raises OSError."""
@@ -85,18 +95,18 @@ class ProducerHistory:
         states = self.states
         if len(states) <= AT_ONCE_MAX:
             self.take_snapshot(offset)
-        elif states.capture is None and not self.lacks_beginning:
-            states.capture = SnapshotCapture(offset, list(states))
+        elif self._capture is None and not self.lacks_beginning:
+            self._encode(SnapshotCapture(offset, list(states)))
 
     def snapshot_steps(self) -> Iterator[None]:
         """Finish the snapshot that is being encoded, in steps. The last one raises OSError."""
-        capture = self.states.capture
+        capture = self._capture
         if capture is None:
             return
         content = yield from capture.steps()
         # A truncation may have dropped it, or another caller may have finished it.
-        if self.states.capture is capture and not self._guard.closed:
-            self.states.capture = None
+        if self._capture is capture and not self._guard.closed:
+            self._encode(None)
             if not self.snapshots.reaches(capture.offset):
                 self.snapshots.write(capture.offset, content)
 
@@ -128,8 +138,8 @@ class ProducerHistory:
         """
         problems: list[str] = []
         end, unstable = self._bounds.log_end_offset, self.states.unstable
-        if self.states.capture is not None and self.states.capture.offset > end:
-            self.states.capture = None
+        if self._capture is not None and self._capture.offset > end:
+            self._encode(None)
         # A snapshot does not contain them.
         ended = [txn for txn in unstable.ended if txn.marker_offset < end]
         recovery.load_producers(
@@ -163,6 +173,6 @@ class ProducerHistory:
 
     def clear(self) -> None:
         """Remove the state and all snapshots. Raises OSError."""
-        self.states.capture = None
+        self._encode(None)
         self.snapshots.remove_above(-1)
         self.states.clear()

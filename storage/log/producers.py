@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from protocol.batch.control import ControlType, read_control_type, read_end_txn_marker
 from protocol.batch.header import (
@@ -44,9 +44,6 @@ from storage.log.errors import CorruptLog
 from storage.log.indexes import AbortedTxn
 from storage.log.unstable import UnstableTransactions
 from storage.log.verification import NO_VERIFICATION, TransactionGuard, TransactionGuards
-
-if TYPE_CHECKING:
-    from storage.log.snapshot_capture import SnapshotCapture
 
 REMEMBERED_BATCHES: Final = 5
 EXPIRY_STEP: Final = 1_000
@@ -205,15 +202,15 @@ class ProducerStates:
         is forgotten (`producer.id.expiration.ms`).
     """
 
-    __slots__ = ("_producers", "capture", "expiration_ms", "guards", "unstable")
+    __slots__ = ("_producers", "before_change", "expiration_ms", "guards", "unstable")
 
     def __init__(self, expiration_ms: int) -> None:
         self.expiration_ms = expiration_ms
         self._producers: dict[int, ProducerState] = {}
         self.unstable = UnstableTransactions()
         self.guards = TransactionGuards()
-        self.capture: SnapshotCapture | None = None
-        """A snapshot that is being encoded; producers are reported to it before they change."""
+        self.before_change: Callable[[ProducerState], None] | None = None
+        """Called with a known producer before it changes, while a snapshot is being encoded."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -369,8 +366,8 @@ class ProducerStates:
         state = self._producers.get(producer_id)
         if state is None:
             state = self._producers[producer_id] = ProducerState(producer_id)
-        elif self.capture is not None:
-            self.capture.keep(state)
+        elif self.before_change is not None:
+            self.before_change(state)
         if header.is_control:
             if marker is None:
                 return None
@@ -442,8 +439,8 @@ class ProducerStates:
         open_offsets = []
         for state in older:
             mine = self._producers.get(state.producer_id)
-            if mine is not None and self.capture is not None:
-                self.capture.keep(mine)
+            if mine is not None and self.before_change is not None:
+                self.before_change(mine)
             if mine is None:
                 self._producers[state.producer_id] = state
                 if state.txn_first_offset is not None:

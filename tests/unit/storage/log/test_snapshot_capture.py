@@ -48,7 +48,7 @@ async def test_snapshot_of_many_producers_is_written_by_the_flush_after_a_roll()
     await log.flush()
     assert log.snapshots.offsets == [6]
     assert written(log, 6) == expected
-    assert log.producers.capture is None
+    assert not log.producer_history.is_encoding
     assert log.recovery_point == 8
 
 
@@ -96,7 +96,7 @@ async def test_snapshot_above_a_truncation_is_dropped() -> None:
     log = with_producers()
     log.roll()
     log.truncate_to(5)
-    assert log.producers.capture is None
+    assert not log.producer_history.is_encoding
     await log.flush()
     assert log.snapshots.offsets == []
 
