@@ -61,23 +61,23 @@ class StaleOffsets:
             if shard is None:
                 self._handovers.setdefault(partition, _Handover()).names.update(names)
             else:
-                shard.topics_deleted(names)
+                shard.deletions.note(names, shard.appended)
                 self._start(partition, self._searches[partition])
 
     def loaded(self, partition: int, shard: GroupShard) -> None:
         """Search a shard that has just been put into service."""
         earlier = self._handovers.pop(partition, None)
         if earlier is not None:
-            shard.deleted_before(earlier.seen)
+            shard.deletions.take_over(earlier.seen, shard.appended)
             if earlier.names:
-                shard.topics_deleted(earlier.names)
+                shard.deletions.note(earlier.names, shard.appended)
         search = self._searches[partition] = _Search(shard)
         self._start(partition, search)
 
     def dropped(self, partition: int, shard: GroupShard) -> None:
         """Keep the deletions that a shard saw for the next one."""
         del self._searches[partition]
-        self._handovers.setdefault(partition, _Handover()).seen = shard.core.deleted
+        self._handovers.setdefault(partition, _Handover()).seen = shard.deletions.entries
 
     def closed(self, partition: int) -> None:
         """Forget the deletions: another broker coordinates this partition."""
@@ -98,7 +98,7 @@ class StaleOffsets:
         pause_s, shard = LOAD_PAUSE_S, search.shard
         while search.again and self._runtime.serves(partition, shard):
             search.again = False
-            deleted, whole = list(shard.core.deleted), False
+            deleted, whole = list(shard.deletions.entries), False
             try:
                 whole = await self._runtime.carry_out_in_slices(
                     partition, shard, shard.decide_stale()
@@ -106,7 +106,7 @@ class StaleOffsets:
             except Exception as error:  # noqa: BLE001 - the log may contain any bytes of clients
                 self._supervisor.survive("offsets of deleted topics", error)
             if whole:
-                shard.forgotten(deleted)
+                shard.deletions.forget(deleted)
                 pause_s = LOAD_PAUSE_S
             elif self._runtime.serves(partition, shard):
                 search.again = True

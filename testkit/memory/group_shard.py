@@ -384,7 +384,7 @@ class ShardWorld:
         """Remove these topics from the metadata image; `forget` deletes their offsets."""
         for name in names:
             del self.topics.topics[name]
-        self.shard.topics_deleted(names)
+        self.shard.deletions.note(names, self.shard.appended)
 
     def forget(self) -> None:
         """Execute one walk over the offsets of deleted topics."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.coordinators.group.config import GroupConfig
-from broker.coordinators.group.deleted_topics import DeletedTopics, TopicLookup, is_stale
+from broker.coordinators.group.deleted_topics import Deletions, TopicLookup, is_stale
 from broker.coordinators.group.hard_state import EMPTY_STATE, HardState
 from broker.coordinators.group.live_group import LiveGroup, LiveMember
 from broker.coordinators.group.records import CommittedOffset, TopicPartition
@@ -47,7 +47,7 @@ class Core:
 
     - `appended`: hard state after the last appended record, the basis of decisions.
     - `committed`: hard state after the last committed record, which clients see.
-    - `deleted`: deletions of topics whose offsets may not all have tombstones yet.
+    - `deletions`: those of topics whose offsets may not all have tombstones yet.
     """
 
     __slots__ = (
@@ -56,7 +56,7 @@ class Core:
         "committed",
         "config",
         "counters",
-        "deleted",
+        "deletions",
         "groups",
         "new_uuid",
         "timers",
@@ -69,7 +69,7 @@ class Core:
         self.config = config
         self.new_uuid = new_uuid
         self.topics = topics
-        self.deleted: list[DeletedTopics] = []
+        self.deletions = Deletions()
         self.counters = GroupCounters()
         self.appended: HardState = EMPTY_STATE
         self.committed: HardState = EMPTY_STATE
@@ -89,7 +89,7 @@ class Core:
     def is_stale(self, group_id: str, at: TopicPartition, value: CommittedOffset) -> bool:
         """Return whether the topic of this offset was deleted: it must not be returned to clients
         any more."""
-        return is_stale(self.topics, self.deleted, group_id, at, value)
+        return is_stale(self.topics, self.deletions.entries, group_id, at, value)
 
     # -- life cycle of groups
 

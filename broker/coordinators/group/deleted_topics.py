@@ -18,7 +18,7 @@ this coordinator saw the deletion: `DeletedTopics` keeps the offsets that existe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from broker.coordinators.group.hard_state import HardState
@@ -57,6 +57,31 @@ class DeletedTopics(NamedTuple):
         if at.topic not in self.names or value_of(self.here, group_id, at) is not value:
             return False
         return self.here is self.before or value_of(self.before, group_id, at) == value
+
+
+class Deletions:
+    """The deletions of topics that one shard knows of, in order; `entries` may be read."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self) -> None:
+        self.entries: list[DeletedTopics] = []
+
+    def note(self, names: Iterable[str], state: HardState) -> None:
+        """Add the deletion of topics with these names; `state` is the shard's appended one."""
+        if self.entries and self.entries[-1].before is state:
+            names = {*self.entries.pop().names, *names}
+        self.entries.append(DeletedTopics(frozenset(names), state, state))
+
+    def take_over(self, earlier: Iterable[DeletedTopics], state: HardState) -> None:
+        """Add the deletions that an earlier shard of this partition saw; `state` is that of this
+        shard, which has just been loaded."""
+        self.entries.extend(one._replace(here=state) for one in earlier)
+
+    def forget(self, deleted: Sequence[DeletedTopics]) -> None:
+        """Remove these deletions, after tombstones for all their offsets were appended."""
+        done = {id(one) for one in deleted}
+        self.entries = [one for one in self.entries if id(one) not in done]
 
 
 def value_of(state: HardState, group_id: str, at: TopicPartition) -> Value | None:

@@ -147,4 +147,5 @@ def _goes(core: Core, group_id: str, at: TopicPartition, value: Value) -> bool:
     if value_of(core.appended, group_id, at) is not value:
         return False
     pending = core.appended.pending_of(group_id).get(at, value)
-    return all(is_stale(core.topics, core.deleted, group_id, at, each) for each in (value, pending))
+    deleted = core.deletions.entries
+    return all(is_stale(core.topics, deleted, group_id, at, each) for each in (value, pending))

@@ -12,7 +12,7 @@ from broker.coordinators.group import admin, expiry, join, membership, offsets, 
 from broker.coordinators.group.config import GroupConfig
 from broker.coordinators.group.core import Core
 from broker.coordinators.group.decision import AssignmentStored, Decision
-from broker.coordinators.group.deleted_topics import DeletedTopics, TopicLookup
+from broker.coordinators.group.deleted_topics import TopicLookup
 from broker.coordinators.group.hard_state import HardState, replay
 from broker.coordinators.group.live_group import Caller, LiveGroup
 from broker.coordinators.group.offsets import FetchedTopic
@@ -48,6 +48,8 @@ class GroupShard:
         self, config: GroupConfig, new_uuid: Callable[[], str], topics: TopicLookup
     ) -> None:
         self.core = Core(config, new_uuid, topics)
+        self.deletions = self.core.deletions
+        """Deletions of topics, which make `decide_stale` find offsets."""
 
     # -- loading
 
@@ -204,27 +206,9 @@ class GroupShard:
         """Yield the decisions in slices: other work may be done between two of them."""
         return expiry.decide_expired(self.core, group_ids, now)
 
-    def topics_deleted(self, names: Iterable[str]) -> None:
-        """Note the deletion of topics with these names: `decide_stale` then has something to do."""
-        deleted, before = self.core.deleted, self.core.appended
-        if deleted and deleted[-1].before is before:
-            names = {*deleted.pop().names, *names}
-        deleted.append(DeletedTopics(frozenset(names), before, before))
-
-    def deleted_before(self, deleted: Iterable[DeletedTopics]) -> None:
-        """Take over the deletions that an earlier shard of this partition saw; this one has just
-        been loaded."""
-        state = self.core.appended
-        self.core.deleted.extend(one._replace(here=state) for one in deleted)
-
     def decide_stale(self) -> Iterator[Decision]:
         """Yield the tombstones of the offsets of deleted topics, in slices."""
         return expiry.decide_stale(self.core)
-
-    def forgotten(self, deleted: Sequence[DeletedTopics]) -> None:
-        """Drop these deletions, after tombstones for all their offsets were appended."""
-        done = {id(one) for one in deleted}
-        self.core.deleted = [one for one in self.core.deleted if id(one) not in done]
 
     # -- views
 

@@ -273,7 +273,7 @@ async def test_refused_tombstones_are_tried_again(monkeypatch: pytest.MonkeyPatc
     await until(lambda: not driver.coordinator.stale_offsets.is_searching(HOME))
     assert driver.log.records[HOME][1][1] is None
     (shard,), _ = driver.coordinator.shards()
-    assert shard.core.deleted == []
+    assert shard.deletions.entries == []
     await driver.stop()
 
 

@@ -97,18 +97,18 @@ class TestDeletedTopics:
         world = ShardWorld(log=list(offsets()), topics=topics())
         world.delete_topics(*[f"topic-{n}" for n in range(3)])
         world.delete_topics(*[f"topic-{n}" for n in range(3, 5)])
-        (together,) = world.shard.core.deleted
+        (together,) = world.shard.deletions.entries
         for decision in world.shard.decide_stale():
             carry_out(world, decision)
         assert world.shard.core.counters.offset_deletions == 5 * GROUPS // 50 * EACH
-        world.shard.forgotten([together])
-        assert world.shard.core.deleted == []
+        world.shard.deletions.forget([together])
+        assert world.shard.deletions.entries == []
 
     def test_offset_committed_between_slices_is_kept(self) -> None:
         """A client of an old version commits for a new topic of the same name, without its id."""
         world = ShardWorld()
         world.commit({("a", 0): 1, ("a", 1): 1, ("a", 2): 1}, version=4, retention_ms=10**9)
-        world.shard.topics_deleted({"a"})
+        world.shard.deletions.note({"a"}, world.shard.appended)
         walk = world.shard.decide_stale()
         world.commit({("a", 1): 1}, version=4, retention_ms=10**9)
         for decision in walk:
@@ -119,7 +119,7 @@ class TestDeletedTopics:
         value = CommittedOffset(1, -1, "", WALL_EPOCH_MS)
         at = [TopicPartition("a", index) for index in range(2 * LOOKED_AT_PER_SLICE)]
         world = ShardWorld(log=[encode_record(OffsetRecord(GROUP, each, value)) for each in at])
-        world.shard.topics_deleted({"a"})
+        world.shard.deletions.note({"a"}, world.shard.appended)
         walk = world.shard.decide_stale()
         carry_out(world, next(walk))
         kept = min(world.shard.appended.offsets_of(GROUP))
@@ -141,7 +141,7 @@ class TestDeletedTopics:
         assert turns.stop() >= GROUPS * EACH // LOOKED_AT_PER_SLICE
         (shard,), _ = driver.coordinator.shards()
         assert shard.core.committed.offset_count() == 0
-        assert shard.core.deleted == []
+        assert shard.deletions.entries == []
         await driver.stop()
 
     async def test_removal_of_stale_offsets_continues_after_reload(self) -> None:
