@@ -35,7 +35,7 @@ from simulation.shapes.expiry import draw_expiry
 from simulation.shapes.hasty import draw_hasty
 from simulation.shapes.replicas import begins_late, draw_replicas
 from simulation.shapes.shape import WEIGHT_MAX, Shape, demand
-from simulation.shapes.tier import draw_tier
+from simulation.shapes.tier import draw_copy_lag, draw_tier
 
 if TYPE_CHECKING:
     from random import Random
@@ -159,7 +159,7 @@ def draw_schedule(
     shape = draw_kraft_version(stream(seed, "kraft.version"), shape)
     shape = draw_apart(seed, shape, CLIENTS)
     tier = stream(seed, "KIP-405")
-    shape = draw_tier(tier, shape, tiered)
+    shape = draw_copy_lag(stream(seed, "KIP-1241"), draw_tier(tier, shape, tiered))
     shape = draw_expiry(stream(seed, "expiry"), shape)
     shape = draw_hasty(stream(seed, "hasty"), shape)
     apart = draw_faults(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from protocol.ids import TopicId
+from simulation.judges.copy_turns import copied_end
 from simulation.judges.tier_losses import TierLosses
 from simulation.judges.tier_state import TierState, epochs_of, tier_of
 from simulation.judges.tier_truth import (
@@ -81,7 +82,7 @@ class TierEnd:
         for machine, one in self._state.replicas(copy.key):
             if image is not None and machine.node_id == image.leader:
                 epochs, log = epochs_of(one.log), one.log
-                closed = log.segments.active.base_offset if self._state.copies(one.topic) else 0
+                closed = copied_end(log) if self._state.copies(one.topic) else 0
                 first = max(copy.begins, log.local_log_start_offset, closed)
                 end = min(copy.last + 1, log.log_end_offset)
                 return any(
@@ -99,7 +100,7 @@ class TierEnd:
                         yield f"S5: {machine.host} does not know all epochs of {topic.name}-{index}"
                     where = f"{machine.host}, {topic.name}-{index}"
                     if one.topic_id == topic.id and machine.node_id == partition.leader:
-                        active = one.log.segments.active.base_offset
+                        active = copied_end(one.log)
                         start = max(one.log.log_start_offset, self._state.floor.get(key, 0))
                         start = self._state.losses.start_of(key, start)
                         at = self._state.truth.uncovered(key, epochs_of(one.log), start, active)

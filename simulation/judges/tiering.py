@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.batch.header import CorruptBatch, iter_batches
 from protocol.ids import uuid_from_text
 from protocol.topic_name import REMOTE_LOG_METADATA_TOPIC
+from simulation.judges.copy_turns import judge_turn, partitions_led
 from simulation.judges.judge import Judge
 from simulation.judges.tier_end import TierEnd
 from simulation.judges.tier_offsets import judge_listed
@@ -245,13 +246,16 @@ class TierJudge(Judge):
             return
         if not _is_being_copied(leadership.life, copy):
             return
-        known = []
-        for one in self.state.truth.finished(copy.key):
-            partition, at = self._finished[one.segment_id]
-            if at < leadership.known and partition in self._read:
-                known.append(one)
+        places = (
+            (one, *self._finished[one.segment_id]) for one in self.state.truth.finished(copy.key)
+        )
+        known = [one for one, topic, at in places if at < leadership.known and topic in self._read]
         twice = known and hole(known, copy.epochs, copy.begins, copy.last + 1) is None
         require(not twice, f"S6: {leadership.life} copies {copy} of {truth.name}: {known} have it")
+        for one in partitions_led(leadership.life, copy):
+            start = max(one.log.log_start_offset, self.state.floor.get(copy.key, 0))
+            missing = self.state.hole(one, start, copy.begins)
+            judge_turn(copy, leadership.life, one, missing, self._world.shape)
 
     def _look_at_finished(self, copy: Copy) -> None:
         """Judge a finished copy: all objects are there, and its log is the committed one

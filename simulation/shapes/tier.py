@@ -54,6 +54,11 @@ TOTAL: dict[str, tuple[str, ...]] = {
     "retention.bytes": ("4000", "12000", "30000"),
     "retention.ms": ("4000", "15000"),
 }
+COPY_LAG_MS = "remote.copy.lag.ms"
+FOLLOWS_LOCAL = "-1"
+"""The copy lag that equals the local retention: valid whatever an operator sets there. That in
+bytes follows by default."""
+LAG_CHANCE = 0.4
 PAUSES_MS = (100.0, 300.0, 1_000.0)
 LISTER_PAUSE_MS = 300.0
 AGAIN = 0.2
@@ -82,6 +87,17 @@ def draw_tier(rng: Random, shape: Shape, wanted: bool | None = None) -> Shape:
     )
     clients = (*shape.clients, *rereaders(topics, rng.choice(PAUSES_MS)))
     return replace(shape, topics=topics, settings={**shape.settings, **settings}, clients=clients)
+
+
+def draw_copy_lag(rng: Random, shape: Shape) -> Shape:
+    """Return the shape; the copies of some of its tiered topics wait for the lag of KIP-1241."""
+    topics = tuple(
+        replace(one, configs={**one.configs, COPY_LAG_MS: FOLLOWS_LOCAL})
+        if one.tiered and rng.random() < LAG_CHANCE
+        else one
+        for one in shape.topics
+    )
+    return replace(shape, topics=topics)
 
 
 def rereaders(topics: Iterable[TopicShape], pause_ms: float) -> Iterator[ClientShape]:

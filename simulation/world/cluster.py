@@ -90,21 +90,29 @@ class MachineClock(LoopClock):
     """The clocks of one machine. It counts reads of the wall clock, which may run at
     another speed."""
 
-    __slots__ = ("_speed", "_virtual", "reads")
+    __slots__ = ("_speed", "_virtual", "jumped", "reads")
 
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__(loop, EPOCH_MS)
         self._virtual = loop
         self.reads = 0
+        self.jumped = False
+        """True once the wall clock has jumped or run at another speed."""
         self._speed = 1000.0
 
     def now_ms(self) -> int:
         self.reads += 1
         return self._epoch_ms + int(self._virtual.now_s * self._speed)
 
+    def jump(self, by_ms: int) -> None:
+        """Let the wall clock jump."""
+        self.jumped = True
+        super().jump(by_ms)
+
     def drift(self, rate: float) -> None:
         """Let the clock gain `rate` seconds per second from now on; the time gained so far
         stays."""
+        self.jumped = True
         before = int(self._virtual.now_s * self._speed)
         self._speed = 1000.0 * (1 + rate)
         self._epoch_ms += before - int(self._virtual.now_s * self._speed)

@@ -406,6 +406,22 @@ REGISTERS_AT_ONCE = (
     "if existing is None or same_process or existing.fenced:",
     "if True:",
 )
+BOTH_SNAPSHOTS = (
+    "metalog.format:format_directories",
+    "_write_first_snapshot(files, clock, directory, first_records, kraft_version, voters)",
+    "_write_first_snapshot(files, clock, directory, first_records, kraft_version, voters)\n"
+    "            from metalog.quorum import snapshots\n"
+    "            older = [(one, 0) for one in feature_records({METADATA_VERSION: 29})]\n"
+    "            snapshots.write_snapshot(\n"
+    "                files,\n"
+    "                posixpath.join(directory, snapshots.BOOTSTRAP_FILE),\n"
+    "                snapshots.snapshot_parts(\n"
+    "                    snapshots.FIRST_SNAPSHOT, older,\n"
+    "                    last_contained_timestamp_ms=0, timestamp_ms=0\n"
+    "                ),\n"
+    "            )",
+)
+"""Formatting leaves a bootstrap.checkpoint of an earlier release, too, with another level."""
 _CONTROLLER = [
     _bug(
         "first records appended twice",
@@ -413,6 +429,18 @@ _CONTROLLER = [
         "M18",
         "a new controller writes the first records of the cluster again",
         (f"{ACTIVATION}:activation_records", "if has_metadata:", "if False:"),
+    ),
+    _bug(
+        "bootstrap.checkpoint preferred to the snapshot",
+        "controller",
+        "M18",
+        "the first records are those of a bootstrap.checkpoint next to the 0-0 snapshot (KIP-1170)",
+        (
+            "metalog.first_records:read_first_records",
+            "(first_snapshot, posixpath.join(metadata_dir, BOOTSTRAP_FILE))",
+            "(posixpath.join(metadata_dir, BOOTSTRAP_FILE), first_snapshot)",
+        ),
+        situation=(BOTH_SNAPSHOTS,),
     ),
     _bug(
         "unclean by default",

@@ -27,6 +27,7 @@ from tests.sim.planted.replica_focus import (
 from tests.sim.planted.scene import Scene
 from tests.sim.planted.tier_focus import (
     KEEPS,
+    LAGGING,
     LOST_END,
     METADATA_ALONE,
     SETTINGS,
@@ -63,6 +64,7 @@ SCENES: dict[str, Scene] = {
         1_000,
         (
             "first records appended twice",
+            "bootstrap.checkpoint preferred to the snapshot",
             "vote before disk",
             "quorum-state not written",
             "second vote, other disk",
@@ -495,6 +497,28 @@ SCENES: dict[str, Scene] = {
         ((1_000, "store errors", "all nodes", {"weather": {"error": 0.3}, "for_ms": 1_000}),),
         2_500,
         ("deleted before the log start is safe", "dangling copies counted"),
+        places={"t0": ((2, 4, 3),), "t1": ((4, 3),)},
+    ),
+    "copies wait for the copy lag": Scene(
+        replace(TIER, topics=LAGGING),
+        (),
+        2_500,
+        (
+            "segment skipped",
+            "copied before the copy lag",
+            "local retention ignores the copy lag",
+        ),
+        places={"t0": ((2, 4, 3),), "t1": ((4, 3),)},
+    ),
+    "the leader's clock goes back": Scene(
+        # Segments that are ahead of the clock count as old, those before them are too young.
+        replace(TIER, topics=LAGGING),
+        tuple(
+            (at_ms, "clock jump", "leader of t1-0", {"by_ms": -300, "for_ms": 900})
+            for at_ms in (700, 2_000)
+        ),
+        3_500,
+        ("copied behind one that is not eligible",),
         places={"t0": ((2, 4, 3),), "t1": ((4, 3),)},
     ),
     "nothing is committed for long": Scene(

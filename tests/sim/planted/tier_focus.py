@@ -28,6 +28,15 @@ TIERED = {
 KEEPS = TopicShape("t0", 1, 3, {**TIERED, "min.insync.replicas": "2"})
 SHRINKS = TopicShape("t1", 1, 2, {**TIERED, "retention.bytes": "12000"})
 
+_LAG = {"remote.copy.lag.ms": "-1"}
+"""Copies wait for the local retention, in bytes and in time."""
+BY_SIZE = {**TIERED, **_LAG, "local.retention.bytes": "4000"}
+BY_TIME = {**TIERED, **_LAG, "local.retention.bytes": "-2", "local.retention.ms": "400"}
+LAGGING = (
+    TopicShape("t0", 1, 3, {**BY_SIZE, "min.insync.replicas": "2"}),
+    TopicShape("t1", 1, 2, BY_TIME),
+)
+
 
 @dataclass(frozen=True)
 class TierFocus(Focus):

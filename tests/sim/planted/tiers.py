@@ -115,4 +115,36 @@ TIERS: tuple[Bug, ...] = (
             "remote = None",
         ),
     ),
+    bug(
+        "segment skipped",
+        FAMILY,
+        "S2",
+        "the oldest closed segment is not copied, later ones are",
+        (COPYING, "if len(found) < most:", "if len(found) < most and place:"),
+    ),
+    bug(
+        "copied behind one that is not eligible",
+        FAMILY,
+        "S2",
+        "the search for segments to copy goes on behind one that waits for the copy lag (KIP-1241)",
+        (COPYING, "delayed = True", "delayed = True; continue"),
+    ),
+    bug(
+        "copied before the copy lag",
+        FAMILY,
+        "S2",
+        "a segment is copied although fewer bytes than the copy lag follow it (KIP-1241)",
+        (
+            "storage.tiered.copying:CopyLag.is_reached",
+            "return 0 < self.size_bytes <= following_bytes",
+            "return 0 < self.size_bytes",
+        ),
+    ),
+    bug(
+        "local retention ignores the copy lag",
+        FAMILY,
+        "S",
+        "local retention deletes closed segments that wait for the copy lag (KIP-1241)",
+        (NOTED, COVERED, "copied_to = log.log_end_offset"),
+    ),
 )
