@@ -93,7 +93,7 @@ async def _strike(world: RunWorld, event: Event, _rng: Random) -> bool:
     await asyncio.sleep(max(0.0, ends_s - world.loop.time()))
     for link in blow.cut:
         link.cuts -= 1
-    if blow.cut:
+    if args["blow"] == "cut":
         world.busy.discard(blow.victim.node_id)
     else:
         await up_again(world, blow.victim)
