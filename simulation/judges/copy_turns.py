@@ -52,10 +52,11 @@ def copied_end(log: Log) -> int:
 
     At the end of a run a lag in time has passed, unless it is longer than a run.
     """
-    config, segments = log.config, list(log.segments)
+    config = log.config
     lag_ms, lag_bytes = config.effective_copy_lag_ms, config.effective_copy_lag_bytes
     if 0 <= lag_ms < LONGER_THAN_A_RUN_MS or lag_bytes == 0:
-        return segments[-1].base_offset
+        return log.segments.active.base_offset
+    segments = list(log.segments)
     following = sum(one.size_bytes for one in segments)
     for one in segments[:-1]:
         following -= one.size_bytes

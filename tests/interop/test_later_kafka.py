@@ -34,7 +34,7 @@ from testkit.processes.listing import listed
 from testkit.processes.quorum_cluster import HOST, ProcessCluster
 from testkit.processes.waiting import until
 from testkit.processes.wire_proxy import Forward, WireConnection, WireProxies, WireRule
-from testkit.processes.wire_record import Asked, WireRecord
+from testkit.processes.wire_record import RequestSent, WireRecord
 
 pytestmark = [pytest.mark.interop, pytest.mark.rest, pytest.mark.filterwarnings("default")]
 
@@ -91,7 +91,7 @@ class LaterKafka(WireRule):
         self._versions.pop(connection, None)
 
 
-def is_private(one: Asked) -> bool:
+def is_private(one: RequestSent) -> bool:
     private = PRIVATE_VERSIONS.get(one.api_key)
     return (
         one.api_key >= PRIVATE_MIN

@@ -18,7 +18,7 @@ from protocol.internal.consumer_protocol_subscription import ConsumerProtocolSub
 from protocol.internal.group_metadata import GroupMetadataKey, GroupMetadataValue
 from protocol.internal.offset_commit import OffsetCommitKey, OffsetCommitValue
 from protocol.messages.offset_commit import OffsetCommitResponse
-from simulation.clients import load
+from simulation.clients import final_reads
 from simulation.clients.groups import Member
 from simulation.event import Event
 from simulation.judges.compacted import Keyed, KeyTable
@@ -301,7 +301,9 @@ async def test_member_of_a_deleted_group_joins_again() -> None:
     load: Any = SimpleNamespace(
         new_client=lambda: SimpleNamespace(of_group=of_group),
         group=lambda _name: truth,
-        partition=lambda topic, index: PartitionLedger(topic, index, b"topic"),
+        ledgers=SimpleNamespace(
+            partition=lambda topic, index: PartitionLedger(topic, index, b"topic")
+        ),
         promises=SimpleNamespace(may_vanish=frozenset()),
         now_s=lambda: 12.0,
         number=lambda: 1,
@@ -333,7 +335,7 @@ def lives_on() -> RunOutcome:
 
 
 def test_coordinator_with_an_offset_that_its_log_lacks_is_found() -> None:
-    with mock.patch.object(load, "committed_offsets", lambda *_: {("t0", 0): -5}):
+    with mock.patch.object(final_reads, "committed_offsets", lambda *_: {("t0", 0): -5}):
         broken = lives_on().broken
     assert broken is not None and broken.code == "G10", broken
 

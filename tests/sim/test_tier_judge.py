@@ -205,7 +205,9 @@ def test_unfinished_copy_stays_until_a_finished_one_has_its_records(
 ) -> None:
     """S3, seeds 3006 and 8915: for a closed segment only while copying is off."""
     watched = Watched(0)
-    watched.replicas[0].log.segments = SimpleNamespace(active=SimpleNamespace(base_offset=active))
+    log = watched.replicas[0].log
+    log.segments = SimpleNamespace(active=SimpleNamespace(base_offset=active))
+    log.config = SimpleNamespace(effective_copy_lag_ms=0, effective_copy_lag_bytes=0)
     promises: Any = watched.judge._promises
     promises.metadata.image.topics.partition().leader = 1
     promises.configs = lambda _topic: {"remote.log.copy.disable": disabled}
@@ -249,7 +251,9 @@ def test_unfinished_copy_stays_if_lost_metadata_listed_the_only_other_one(
 ) -> None:
     """S3, seed 90150: the disk begins at 10; it let 3 to 6 go because of a record that was lost."""
     watched = Watched(0)
-    watched.replicas[0].log.segments = SimpleNamespace(active=SimpleNamespace(base_offset=15))
+    log = watched.replicas[0].log
+    log.segments = SimpleNamespace(active=SimpleNamespace(base_offset=15))
+    log.config = SimpleNamespace(effective_copy_lag_ms=0, effective_copy_lag_bytes=0)
     promises: Any = watched.judge._promises
     promises.metadata.image.topics.partition().leader = 1
     machine = SimpleNamespace(node_id=1)

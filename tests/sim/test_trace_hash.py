@@ -49,7 +49,7 @@ def there(
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.splitlines()[-1].removeprefix("trace ")
+    return done.stdout.splitlines()[-1].rpartition("-")[2]
 
 
 def elsewhere(tmp_path: Path) -> Path:

@@ -117,7 +117,7 @@ def decided(
         election=election,
         cause=Cause.OPERATOR_REQUEST,
         safety=rules,
-        told=None,
+        reported_logs=None,
     ).record
 
 

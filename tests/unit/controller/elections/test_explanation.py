@@ -23,6 +23,7 @@ from controller.elections.log_facts import LogFact, LogFacts, Replica
 from controller.elections.recovery_rules import WaitsFor
 from controller.elections.recovery_waiting import Waiting
 from kraftbox.cli.explanation import document, headlines
+from kraftbox.cli.replica_logs import Replicas
 from metalog.image.local_log import (
     LocalLogStats,
     LocalLogTable,
@@ -206,4 +207,5 @@ def test_explanation_includes_local_logs_only_with_a_threshold(cluster: Cluster)
             "age_ms": 40,
         },
     ]
-    assert "preferred leaders have this much locally: ms 101" in headlines(sent.partitions[0])
+    lines = headlines(sent.partitions[0], Replicas((1, 2, 3), {}), ())
+    assert "preferred leaders hold at least this much locally (KIP-1303): 101 ms" in lines
