@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from controller.decision import ControllerView
 from metalog.image.local_log import LocalLogThresholds
 from metalog.image.values import ConfigResourceType
+from protocol.topic_name import TRANSACTION_STATE_TOPIC
 from runtime.config import keys_log, keys_replication, keys_topic
 
 T = TypeVar("T")
@@ -68,6 +69,8 @@ class StrategyInForce(NamedTuple):
     source: ConfigSource
 
 
+_BY_OWN_FALSE: Final = {TRANSACTION_STATE_TOPIC: RecoveryStrategy.NONE}
+"""Topics for which `unclean.leader.election.enable=false` of their own is not Balanced."""
 _STRATEGY_BY_TEXT: Mapping[str, RecoveryStrategy] = {s.value: s for s in RecoveryStrategy}
 
 
@@ -93,7 +96,8 @@ def strategy_in_force(view: ControllerView, topic_name: str) -> StrategyInForce:
 
     The topic's own values take precedence over those for all topics. In each source
     `unclean.recovery.strategy` takes precedence over `unclean.leader.election.enable`, the older
-    name for Aggressive (true) and Balanced (false).
+    name for Aggressive (true) and Balanced (false). On `__transaction_state` its own false means
+    None: a lost record there would commit or abort a transaction twice, so an operator decides.
     """
     settings = view.settings
     own = list(_topic_values(view, topic_name))
@@ -101,6 +105,9 @@ def strategy_in_force(view: ControllerView, topic_name: str) -> StrategyInForce:
         for key, parse in ((RECOVERY_STRATEGY, _strategy), (UNCLEAN_ELECTION, _by_flag)):
             for source, values in sources:
                 strategy = parse(values[key]) if key in values else None
+                by_own_flag = sources is own and key == UNCLEAN_ELECTION
+                if by_own_flag and strategy is RecoveryStrategy.BALANCED:
+                    strategy = _BY_OWN_FALSE.get(topic_name, strategy)
                 if strategy is not None:
                     return StrategyInForce(strategy, key, source)
             given = settings.recovery_strategy if key == RECOVERY_STRATEGY else None

@@ -21,7 +21,8 @@ AGGRESSIVE, BALANCED, NONE = RecoveryStrategy
 
 
 def configure(cluster: Cluster, resource: str, key: str, value: str | None) -> None:
-    kind = ConfigResourceType.TOPIC if resource == "t" else ConfigResourceType.BROKER
+    is_broker = resource in ("node", "cluster")
+    kind = ConfigResourceType.BROKER if is_broker else ConfigResourceType.TOPIC
     cluster.apply(
         [
             ConfigRecord(
@@ -55,6 +56,21 @@ def test_recovery_strategy_precedence_of_settings() -> None:
         assert strategy_in_force(cluster.view(), "t") == expected, (resource, key)
     configure(cluster, "t", STRATEGY, None)
     assert strategy_in_force(cluster.view(), "t") == (AGGRESSIVE, FLAG, ConfigSource.TOPIC)
+
+
+def test_recovery_strategy_of_transaction_log_leaves_election_to_operator() -> None:
+    """The topic is created with the flag false; only its own strategy lets recovery elect (T1)."""
+    topic = "__transaction_state"
+    cluster = Cluster(unclean_leader_election_enable="true")
+    configure(cluster, topic, FLAG, "false")
+    assert strategy_in_force(cluster.view(), topic) == (NONE, FLAG, ConfigSource.TOPIC)
+    configure(cluster, "cluster", STRATEGY, "Aggressive")
+    assert strategy_in_force(cluster.view(), topic) == (NONE, FLAG, ConfigSource.TOPIC)
+    configure(cluster, topic, STRATEGY, "Balanced")
+    assert strategy_in_force(cluster.view(), topic) == (BALANCED, STRATEGY, ConfigSource.TOPIC)
+    configure(cluster, topic, STRATEGY, None)
+    configure(cluster, topic, FLAG, "true")
+    assert strategy_in_force(cluster.view(), topic) == (AGGRESSIVE, FLAG, ConfigSource.TOPIC)
 
 
 def test_a_static_strategy_counts_where_it_is_given() -> None:
