@@ -35,8 +35,6 @@ def local_settings(brokers: int) -> dict[str, str]:
         "offsets.topic.replication.factor": str(factor),
         "transaction.state.log.replication.factor": str(factor),
         "transaction.state.log.min.isr": str(min_isr),
-        "share.coordinator.state.topic.replication.factor": str(factor),
-        "share.coordinator.state.topic.min.isr": str(min_isr),
         "rlmm.config.remote.log.metadata.topic.replication.factor": str(factor),
         "rlmm.config.remote.log.metadata.topic.min.isr": str(min_isr),
         "group.initial.rebalance.delay.ms": "0",

@@ -34,8 +34,6 @@ kraftbox.http.listener={HOST}:0
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 num.partitions=2
 """
@@ -55,6 +53,11 @@ def planned(place, port=None, settings=None, asked=None):
     place.keep(known)
     place.prepare_nodes(plans)
     return known, plans[0]
+
+
+def test_plan_has_no_setting_that_a_node_reports_as_without_effect(place):
+    """A start without options gives its user nothing to correct."""
+    assert NodeConfig.parse(planned(place)[1].properties).warnings == []
 
 
 def client_port(plan):
