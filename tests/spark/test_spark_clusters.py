@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from audit.job import Result
+from audit.job import MAY_BE_LOST, Result
 from audit.spark.java import java_home
 
 PATIENCE_S = 120
@@ -97,7 +97,7 @@ def test_a_standalone_cluster_finds_the_same(
                 [str(story), "--master", url, "--format", "json", *small], dict(os.environ)
             )
             submitted = submit(tmp_path, story, url, small)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == MAY_BE_LOST, done.stderr
     assert json.loads(done.stdout) == comparable(audited_story[0].data)
     assert submitted == comparable(audited_story[0].data)
 
@@ -117,7 +117,7 @@ def submit(folder: Path, story: Path, url: str, settings: list[str]) -> Any:
         cwd=folder,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == MAY_BE_LOST, done.stderr[-4000:]
     assert (folder / "out/tables/partition_history").is_dir()
     return json.loads((folder / "out/audit.json").read_text())
 
@@ -131,5 +131,5 @@ def test_without_java_the_extra_is_enough(story: Path, tmp_path: Path) -> None:
             (tmp_path / name).symlink_to(found)
     env = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "SPARK_CONF_DIR")}
     done = command([str(story), "--engine", "spark", "--json"], {**env, "PATH": str(tmp_path)})
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == MAY_BE_LOST, done.stderr
     assert json.loads(done.stdout)["summary"]["promises_hold"]
