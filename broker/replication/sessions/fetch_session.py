@@ -261,12 +261,9 @@ class FetchSessionCache(Generic[Request]):
     def forget_earlier_lives(self, replica_id: int, broker_epoch: int) -> None:
         """End the sessions of a follower's earlier processes, after it has restarted with
         `broker_epoch`."""
-        for session in list(self._sessions.values()):
-            watch = session.watch
-            if not isinstance(watch, FollowerWatch):
-                continue
+        for session_id, watch in self._of_followers():
             if watch.is_of_earlier_life(replica_id, broker_epoch):
-                self.forget(session.session_id)
+                self.forget(session_id)
 
     def followers_registered(
         self, changed: Collection[int], brokers: Mapping[int, BrokerImage]
@@ -281,12 +278,17 @@ class FetchSessionCache(Generic[Request]):
             brokers: all registrations by broker id.
         """
         epochs = {each: brokers[each].epoch for each in changed if each in brokers}
-        for session in list(self._sessions.values()) if epochs else ():
-            watch = session.watch
-            if isinstance(watch, FollowerWatch):
-                earlier = 0 <= watch.broker_epoch < epochs.get(watch.replica_id, 0)
-                if earlier:
-                    self.forget(session.session_id)
+        for session_id, watch in self._of_followers() if epochs else ():
+            if 0 <= watch.broker_epoch < epochs.get(watch.replica_id, 0):
+                self.forget(session_id)
+
+    def _of_followers(self) -> list[tuple[int, FollowerWatch]]:
+        """Return the sessions of followers, as a list that `forget` does not change."""
+        return [
+            (session.session_id, session.watch)
+            for session in self._sessions.values()
+            if isinstance(session.watch, FollowerWatch)
+        ]
 
     def _find(
         self, session_id: int, session_epoch: int, uses_topic_ids: bool, replica_id: int

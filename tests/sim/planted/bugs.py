@@ -127,7 +127,7 @@ _REPLICATION = [
         ),
         (
             "broker.replication.sessions.fetch_session:FetchSessionCache.followers_registered",
-            "self.forget(session.session_id)",
+            "self.forget(session_id)",
             "pass",
         ),
     ),

@@ -41,7 +41,7 @@ LEAKS: tuple[Bug, ...] = (
         ),
         (
             "broker.replication.sessions.fetch_session:FetchSessionCache.followers_registered",
-            "self.forget(session.session_id)",
+            "self.forget(session_id)",
             "pass",
         ),
     ),
